@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Codes of AVPs. The first seven are the paper's; it gives them no numbers.
+/// Codes of AVPs. The first seven are the paper's, which gives them no numbers.
 ///
-/// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four. A
-/// receiver skips codes that it does not know, so that a later version can add some.
+/// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four AVPs
+/// of one code. A receiver skips codes that it does not know, so that a later version can add
+/// codes.
 pub(super) mod code {
-    /// Which node: the sender of a join, the addressee of an accept, a node of a topology.
+    /// A node: the sender of a join, the receiver of an accept, or a node of a topology.
     pub(in super::super) const NODE_ID: u8 = 1;
     /// IPv4 address of a coordinator.
     pub(in super::super) const COORDINATOR_IP: u8 = 2;
@@ -17,27 +18,29 @@ pub(super) mod code {
     pub(in super::super) const ANALYZER_IP: u8 = 4;
     /// Port of an analyzer, after its address.
     pub(in super::super) const ANALYZER_PORT: u8 = 5;
-    /// What packets are selected by: the paper's 0 (round robin) and 1 (hash), and ours from 16. In
-    /// a topology it is the cluster's; in a node's message, what the node's settings say.
+    /// The selection key of packets: the paper's 0 (round robin) and 1 (hash), and ours from 16 on.
+    /// A topology has the cluster's key. A node's message has the key of the node's settings.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
-    /// From when a topology holds. Here the lower half of its revision; `TERM` is the upper half.
+    /// From when a topology is valid. Here it is the lower half of the topology's revision. `TERM`
+    /// is the upper half.
     pub(in super::super) const VALIDITY_START: u8 = 7;
 
     /// A coordinator's term: the upper half of the revisions that it gives.
     pub(in super::super) const TERM: u8 = 64;
-    /// Number and count of a part, 16 bits each.
+    /// The number of a part and the count of parts, 16 bits each.
     pub(in super::super) const PART: u8 = 65;
-    /// Which list a part belongs to.
+    /// The number of the list that a part belongs to.
     pub(in super::super) const TRANSFER: u8 = 66;
     /// A topology's epoch, 64 bits.
     pub(in super::super) const EPOCH: u8 = 67;
     /// A topology's stage: 0 stable, 1 union.
     pub(in super::super) const PHASE: u8 = 68;
-    /// Four bytes of a topology's encoding, or of a note; `LENGTH` has their number.
+    /// Four bytes of a topology's encoding, or of a note. `LENGTH` says how many bytes there are in
+    /// all.
     pub(in super::super) const BYTES: u8 = 69;
-    /// How many bytes `BYTES` carry in all; the last one may carry fewer than four.
+    /// How many bytes all `BYTES` together carry. The last one may carry fewer than four.
     pub(in super::super) const LENGTH: u8 = 70;
-    /// Initial value of the hash.
+    /// The initial value of the selection's hash.
     pub(in super::super) const INITIAL: u8 = 71;
     /// A coordinator's IPv6 address.
     pub(in super::super) const COORDINATOR_IP6: u8 = 72;
@@ -51,17 +54,18 @@ pub(super) mod code {
     pub(in super::super) const NODE_PORT: u8 = 76;
     /// A boot of a node's machine, 64 bits.
     pub(in super::super) const BOOT: u8 = 77;
-    /// A node's weight: its share of the buckets, compared with the others.
+    /// A node's weight: its share of the buckets, compared with the other nodes' weights.
     pub(in super::super) const WEIGHT: u8 = 78;
     /// The revision of the newest topology that a node captures by, 64 bits.
     pub(in super::super) const FOLLOWS: u8 = 79;
-    /// Why a node is refused: 1 its id is taken, 2 the cluster is full, 3 its version.
+    /// Why a node is refused: 1 if its id is taken, 2 if the cluster is full, 3 if its version is
+    /// not supported.
     pub(in super::super) const REFUSAL: u8 = 80;
-    /// Counts the changes of the state that standbys get.
+    /// How often the state that standbys get has changed.
     pub(in super::super) const STATE: u8 = 81;
     /// A node that gets no buckets.
     pub(in super::super) const DRAINED: u8 = 82;
-    /// A node, and the weight that replaces the announced one: two values.
+    /// Two values: a node, and the weight that replaces the one that the node announces.
     pub(in super::super) const WEIGHTED: u8 = 83;
     /// A node whose announced weight counts again.
     pub(in super::super) const UNWEIGHTED: u8 = 84;
@@ -72,16 +76,17 @@ pub(super) mod code {
     /// Begins a section: 1 the coordinator, 2 its topology, 3 the operator's settings, 4 a node, 5
     /// refusals, 6 a note to the operator.
     pub(in super::super) const SECTION: u8 = 87;
-    // 88 to 91 and 94 were a node's counts. They are not given again.
-    /// Milliseconds since a node was last heard of.
+    // The codes 88 to 91 and 94 were a node's counts. They must not be used again.
+    /// Milliseconds since a node was last heard.
     pub(in super::super) const AGE: u8 = 92;
-    /// Control messages that were refused: the cause and their number, two values.
+    /// Two values: a cause, and how many control messages were refused because of it.
     pub(in super::super) const REFUSED: u8 = 93;
     /// Session and sequence of the message that a challenge answers, 64 bits each.
     pub(in super::super) const CHALLENGED: u8 = 95;
     /// A node's version of fanpcap: 0, major, minor and patch, 8 bits each.
     pub(in super::super) const VERSION: u8 = 96;
-    /// A node's mode: 0 distribution, else the bytes of each packet that capture mode sends.
+    /// A node's mode: 0 in distribution mode, else how many bytes of each packet it sends in
+    /// capture mode.
     pub(in super::super) const HEADER: u8 = 97;
     /// The number of devices that a node monitors.
     pub(in super::super) const DEVICES: u8 = 98;
@@ -90,7 +95,7 @@ pub(super) mod code {
 /// An attribute-value pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Avp {
-    /// What the value is.
+    /// The meaning of the value.
     pub code: u8,
     /// The value.
     pub value: u32,
@@ -105,7 +110,7 @@ impl Avp {
         to.extend(self.value.to_be_bytes());
     }
 
-    /// The complete AVPs in these bytes.
+    /// Reads the complete AVPs in `bytes`.
     pub(super) fn read_all(bytes: &[u8]) -> impl Iterator<Item = Self> + '_ {
         bytes.chunks_exact(Self::BYTES).map(|avp| Self {
             code: avp[0],
@@ -155,7 +160,7 @@ impl List {
         self.put(code, upper).put(code, lower)
     }
 
-    /// Writes the number of the bytes, then four bytes in each value.
+    /// Writes the number of bytes, then the bytes, four in each value.
     pub(super) fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.put(code::LENGTH, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         for four in bytes.chunks(4) {
@@ -164,7 +169,8 @@ impl List {
         self
     }
 
-    /// Writes an address, without a scope (`fe80::1%eth0`): it means nothing on another machine.
+    /// Writes an address without its scope (`fe80::1%eth0`), which has no meaning on another
+    /// machine.
     pub(super) fn put_address(&mut self, codes: AddressCodes, address: SocketAddr) -> &mut Self {
         match address.ip() {
             IpAddr::V4(ip) => {
@@ -189,12 +195,12 @@ pub(super) fn halves(value: u64) -> [u32; 2] {
     ]
 }
 
-/// The value that has these halves.
+/// The value with these upper and lower halves.
 pub(super) fn joined(upper: u32, lower: u32) -> u64 {
     (u64::from(upper) << 32) | u64::from(lower)
 }
 
-/// Up to four bytes as a value, the first one in the highest bits.
+/// Up to four bytes as a number. The first byte has the highest bits.
 pub(super) fn word(bytes: &[u8]) -> u32 {
     bytes
         .iter()

@@ -23,35 +23,35 @@ pub use state::{State, Status};
 pub enum Body {
     /// A node wants to join.
     Join(Member),
-    /// The coordinator takes this node in, or has heard its heartbeat.
+    /// The coordinator accepts this node, or has heard its heartbeat.
     Accept(NodeId, Leader),
     /// The topology of this revision.
     TopologyUpdate(Revision, Box<Topology>),
     /// A node is alive.
     Heartbeat(Member, Term),
-    /// To a node: the coordinator does not take it in. To the operator: there can be no more
-    /// changes of this kind.
+    /// To a node: the coordinator refuses the node. To the operator: there are too many changes of
+    /// this kind.
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
-    /// The message with this session and sequence may be a repeat. The receiver sends it again with
-    /// the token in this envelope.
+    /// The message with this session and sequence may be a repeat. The receiver must send it again,
+    /// with the token in this envelope.
     Challenge([u64; 2]),
-    /// From a node: it captures by the topology of this revision. To the operator: the change is
-    /// made.
+    /// From a node: the node captures by the topology of this revision. To the operator: the change
+    /// was made.
     Acknowledge(u64),
     /// This node leaves.
     Leave(NodeId),
-    /// The receiver is to send its topology.
+    /// The receiver must send its topology.
     Fetch,
     /// The active coordinator is alive, and its state has this number.
     Pulse(Leader, u32),
-    /// The state that a standby needs.
+    /// The state that a standby needs to become the active coordinator.
     Synchronise(Box<State>),
-    /// A coordinator stands by and knows of this term. It answers a pulse, asks whether anybody
-    /// hears it, or has resigned.
+    /// A coordinator stands by and knows of this term. With this message a standby answers a pulse,
+    /// or asks whether it is heard. A leader sends it when it resigns.
     Standby(Term),
-    /// A standby wants to become the active coordinator, and has a topology of this revision.
+    /// A standby wants to become the active coordinator. The revision is that of its topology.
     Elect(Leader, Revision),
     /// A change by the operator.
     OperatorChange(OperatorChange),
@@ -73,11 +73,11 @@ pub struct Member {
 /// An active coordinator, or a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leader {
-    /// Its number, below 16.
+    /// The coordinator's number, below 16.
     pub number: u8,
-    /// Its term.
+    /// The coordinator's term.
     pub term: Term,
-    /// Its address.
+    /// The coordinator's address.
     pub address: SocketAddr,
 }
 
@@ -108,7 +108,7 @@ fn refusal(number: u32) -> Result<Refusal, BodyError> {
 }
 
 impl Body {
-    /// The type of the message that carries this.
+    /// The type of the message that carries this body.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Join(..) => Kind::Join,
@@ -131,7 +131,7 @@ impl Body {
         }
     }
 
-    /// The greatest term in this body; the least possible term if it has none.
+    /// The greatest term in this body; the lowest possible term if the body has none.
     pub(super) fn term(&self) -> Term {
         let of = |follows: Option<Revision>| follows.map(Term::of).unwrap_or_default();
         match self {
@@ -159,7 +159,7 @@ impl Body {
         }
     }
 
-    /// The list of AVPs that carries this. It may be longer than a message.
+    /// The list of AVPs that carries this body. It may be too long for one message.
     pub fn list(&self) -> Vec<Avp> {
         let mut to = List::default();
         match self {

@@ -1,5 +1,5 @@
-//! A coordinator's side of the control protocol: who leads, who is alive, and which topology is the
-//! cluster's.
+//! A coordinator's side of the control protocol: which coordinator leads, which nodes are alive,
+//! and which topology the cluster has.
 //!
 //! One coordinator **leads**, the others stand by. If several lead, nodes follow the one with the
 //! greatest term: the term is part of every revision, and a node follows the greatest revision.
@@ -31,32 +31,34 @@ pub use members::Refused;
 /// A coordinator's number, addresses and times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
-    /// Its number, below 16; no other coordinator of the cluster has it.
+    /// This coordinator's number, below 16. No other coordinator of the cluster has the same
+    /// number.
     pub number: u8,
-    /// Where others reach it.
+    /// The address at which other processes reach this coordinator.
     pub address: SocketAddr,
     /// The other coordinators.
     pub others: Vec<SocketAddr>,
-    /// Where the active coordinator is announced to nodes that don't know it.
+    /// The address to which the active coordinator is announced, for nodes that don't know it.
     pub multicast: Option<SocketAddr>,
-    /// Selection, analyzers and filter; and the nodes drained and weighted at the start.
+    /// The selection, the analyzers and the filter, and the drained nodes and weights at the start.
     pub desired: DesiredState,
     /// The time between pulses of the active coordinator.
     pub pulse: Duration,
     /// A standby that hears no pulse for this time starts an election.
     pub silence: Duration,
-    /// How long a standby that wants to lead waits for others that object.
+    /// How long a standby that wants to lead waits for objections of other coordinators.
     pub ballot: Duration,
     /// The time between multicast announcements, and between a node's heartbeats.
     pub announce: Duration,
     /// A node that is silent for this time is offline (the paper: 15 s).
     pub offline: Duration,
     /// How long a new leader waits for nodes before its view leads. This must be longer than the
-    /// time between a node's attempts to join. If the leader knows nodes, the time begins with the
-    /// first of them that it hears, and ends early when it has heard all. If a node follows a newer
-    /// topology, the leader waits up to `offline` for that topology.
+    /// time between a node's attempts to join. If the leader knows nodes, the time begins when it
+    /// hears the first of these nodes. The time ends early when the leader has heard all of them.
+    /// If a node follows a newer topology, the leader waits up to `offline` for that topology.
     pub settle: Duration,
-    /// How long a topology update waits for the acknowledgement before it is sent again.
+    /// How long the leader waits for the acknowledgement of a topology before it sends the topology
+    /// again.
     pub retry: Duration,
 }
 
@@ -125,9 +127,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The next datagram to send, and where to. There is none while something is [to be
-    /// stored](Self::to_store): other processes must not get a state that is lost if this process
-    /// crashes.
+    /// The next datagram to send, and its receiver. Returns none while a state must be
+    /// [stored](Self::to_store): if this process crashed, other processes would have a state that
+    /// is lost.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.knowledge.is_stored() {
             true => self.outbox.take(),
@@ -151,18 +153,18 @@ impl CoordinatorEnd {
         self.election.known
     }
 
-    /// The number of datagrams that were refused for this cause.
+    /// The number of datagrams that were refused because of `cause`.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.endpoint.refused(cause)
     }
 
-    /// The endpoint, to change its keys.
+    /// The endpoint, whose keys can be changed.
     pub fn endpoint_mut(&mut self) -> &mut Endpoint {
         &mut self.endpoint
     }
 
-    /// The state to store now, for the time after a restart; `None`: nothing new. Then call
-    /// [`Self::note_stored`] or [`Self::note_store_failure`].
+    /// The state that must be stored now, to be read after a restart; `None` if it is stored
+    /// already. Then call [`Self::note_stored`] or [`Self::note_store_failure`].
     pub fn to_store(&self) -> Option<State> {
         (!self.knowledge.is_stored()).then(|| self.current_state())
     }
@@ -173,14 +175,14 @@ impl CoordinatorEnd {
     }
 
     /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
-    /// protocol repeats the important ones. This coordinator's view does not lead until the state
+    /// protocol repeats important messages. This coordinator's view does not lead until the state
     /// is stored.
     pub fn note_store_failure(&mut self) {
         self.outbox = Outbox::default();
     }
 
-    /// What this coordinator knows of the cluster. [Store its state](Self::to_store) first: until
-    /// then the view does not lead.
+    /// What this coordinator knows of the cluster. [Store its state](Self::to_store) first: the
+    /// view does not lead before the state is stored.
     pub fn view(&mut self, now: Duration) -> &View {
         let state = &self.knowledge.state;
         self.view.leads = self.plans(now) && self.knowledge.is_stored();
@@ -195,7 +197,8 @@ impl CoordinatorEnd {
         &self.view
     }
 
-    /// Makes this the cluster's topology, if it still is the one of revision `replaces`.
+    /// Makes `topology` the cluster's topology, if the present one still has the revision
+    /// `replaces`.
     ///
     /// # Errors
     ///
@@ -230,13 +233,13 @@ impl CoordinatorEnd {
         Ok(revision)
     }
 
-    /// Makes this the cluster's topology.
+    /// Makes `topology` the cluster's topology.
     fn stand(&mut self, now: Duration, revision: Revision, topology: Box<Topology>) {
         self.knowledge.stand(revision, topology);
         self.members.expect_all(now);
     }
 
-    /// Does what is due.
+    /// Sends and changes what is due at the time `now`.
     pub fn tick(&mut self, now: Duration) {
         self.excuse_pause(now);
         match &self.election.role {
@@ -304,7 +307,7 @@ impl CoordinatorEnd {
         self.outbox.say(&mut self.endpoint, to, body, transfer);
     }
 
-    /// Sends a challenged message again.
+    /// Sends a message again that was challenged.
     fn say_again(&mut self, now: Duration, from: SocketAddr, peer: Peer) {
         match peer.role {
             Role::Coordinator => {

@@ -1,9 +1,9 @@
 //! A participant of the control protocol: seals its messages, and accepts only new ones.
 //!
-//! A sender numbers its messages within its **session**, a random number that it draws when its
-//! process starts. This stops replays as long as the receiver remembers the session. Replays must
-//! also fail if the receiver or its peer has just started. So each participant gives its peers a
-//! **token**, an unguessable number, and accepts only messages with this token. It answers a
+//! A sender numbers its messages within its **session**, which is a random number that the process
+//! makes when it starts. The receiver refuses replays as long as it remembers the session. Replays
+//! must also fail if the receiver or its peer has just started. So each participant gives its peers
+//! a **token**, an unguessable number, and accepts only messages with this token. It answers a
 //! message without the token by a challenge, which has the token. This needs neither a clock nor a
 //! file.
 
@@ -21,16 +21,16 @@ use super::term::Term;
 use super::window::Window;
 use crate::identity::Revision;
 
-/// The most peers that an endpoint remembers. One more peer replaces the peer that was silent the
-/// longest, which is challenged when it sends again.
+/// The maximum number of peers that an endpoint remembers. Another peer replaces the peer that was
+/// silent for the longest time. The replaced peer is challenged when it sends again.
 const PEERS: usize = 512;
 
-/// The least time between a peer's challenges that count, so that two processes with the same
-/// number can't keep a third one busy.
+/// The minimum time between two challenges of a peer that are answered. Otherwise two processes
+/// with the same number could keep a third process busy.
 const APART: Duration = Duration::from_millis(100);
 
-/// An operator's command that takes longer is challenged again. Otherwise an attacker could hold a
-/// change back, and have it undo a newer one much later.
+/// An operator's command that takes longer than this is challenged again. Otherwise an attacker
+/// could hold a change back, and let it undo a newer change much later.
 const COMMAND: Duration = Duration::from_secs(10);
 
 /// The result of a datagram.
@@ -38,11 +38,14 @@ const COMMAND: Duration = Duration::from_secs(10);
 pub enum Incoming {
     /// A message that this peer has just sent.
     New(Peer, Body),
-    /// A part of a message, an own message, or a message that later ones have replaced.
+    /// Nothing to do: the datagram is a part of a message, an own message, or one that a later
+    /// message has replaced.
     Nothing,
-    /// A leader, from a message with a valid seal that may be old.
+    /// The leader that a message names. The seal of the message is valid, but the message may be
+    /// old.
     Hint(Leader),
-    /// The peer did not accept our last message. It accepts the message if it is sent again now.
+    /// The peer did not accept our last message. It will accept the same message if we send it
+    /// again now.
     Challenged(Peer),
     /// This peer has just sent a topology of this revision that this version can't read. It is
     /// counted as [`Cause::Body`].
@@ -54,23 +57,24 @@ pub enum Incoming {
 /// What an endpoint knows of a peer.
 #[derive(Debug, Default)]
 struct Association {
-    /// When it began.
+    /// When the association began.
     since: Duration,
-    /// The version that both speak.
+    /// The version of the protocol that both sides support.
     version: u8,
-    /// The session whose messages are accepted, and the token that they carry; 0: none yet.
+    /// The session whose messages are accepted, and the token that they must have; 0 before the
+    /// first.
     session: u64,
     token: u64,
     window: Window,
-    /// The sequence of its last message that describes its state.
+    /// The sequence of the peer's last message that describes its state.
     said: u64,
-    /// Part of the input of the tokens for its next sessions.
+    /// A number from which the tokens for the peer's next sessions are computed.
     generation: u64,
-    /// A session that it may have begun.
+    /// A session that the peer may have begun.
     begun: u64,
     /// The token that the peer gave.
     offered: u64,
-    /// The last of our messages that it challenged, and when.
+    /// The sequence of the last of our messages that the peer challenged, and when.
     challenged: (u64, Option<Duration>),
     assemblies: BTreeMap<Kind, Assembly>,
     used: u64,
@@ -92,7 +96,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The participant `me`. `secret` is random; only this process knows it.
+    /// The participant `me`. `secret` is a random value that only this process knows.
     pub fn new(me: Peer, cluster: ClusterId, keys: Keys, secret: [u8; 32]) -> Self {
         let session = first_eight(&mac(&secret, b"session").finalize().into_bytes());
         Self {
@@ -109,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// The same endpoint with another version of the protocol, and the one before it.
+    /// The same endpoint with another version of the protocol. It also supports the version before.
     #[must_use]
     pub fn with_version(mut self, version: u8) -> Self {
         self.version = version;
@@ -121,29 +125,29 @@ impl Endpoint {
         self.me
     }
 
-    /// The number at which this process begins to count, for items whose numbers must differ from
-    /// those of an earlier process of the same participant. It is random, and leaves as many
-    /// numbers as a process can need.
+    /// The number at which this process begins to count items. Thus their numbers differ from those
+    /// of an earlier process of the same participant. It is random, and low enough that the numbers
+    /// after it suffice for any process.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }
 
-    /// Replaces the keys. From now on messages that were sealed with any other key are refused.
+    /// Replaces the keys. From now on, messages that were sealed with any other key are refused.
     pub fn set_keys(&mut self, keys: Keys) {
         self.keys = keys;
     }
 
-    /// The number of datagrams that were refused for this cause.
+    /// The number of datagrams that were refused because of `cause`.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.refused[cause as usize]
     }
 
-    /// The numbers of refused datagrams, by the causes' numbers.
+    /// The numbers of refused datagrams, each with its cause's number.
     pub(super) fn all_refused(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(self.refused)
     }
 
-    /// Text with the numbers of refused datagrams and their faults; empty for none.
+    /// The numbers of refused datagrams with their faults, as text. Empty if none was refused.
     pub(super) fn refusals(&self) -> String {
         let refused = self.refused.iter().zip(Cause::FAULTS);
         let refused = refused.filter(|(count, _)| **count > 0);
@@ -151,7 +155,7 @@ impl Endpoint {
         told.collect::<Vec<_>>().join(", ")
     }
 
-    /// Refuses a datagram's message if it has a term that no coordinator can have.
+    /// Refuses a message with a term that no coordinator can have.
     pub(super) fn check_term(&mut self, incoming: &Incoming, known: Term) -> Result<(), Cause> {
         let term = match incoming {
             Incoming::New(_, body) => body.term(),
@@ -166,7 +170,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The datagrams with `body` for a peer; `None` if the reader is not known.
+    /// The datagrams with `body` for the peer `to`. `to` is `None` if the receiver is not known.
     ///
     /// `transfer` distinguishes lists that need several datagrams. It grows with each new list of a
     /// type, and stays the same when a list is sent again.
@@ -206,7 +210,7 @@ impl Endpoint {
         envelope.seal(self.cluster, &self.keys)
     }
 
-    /// The token for a session of a peer's.
+    /// The token for one of the peer's sessions.
     fn token(&self, peer: Peer, session: u64, generation: u64) -> u64 {
         let mut mac = mac(&self.secret, &[peer.role as u8]);
         mac.update(&peer.id.to_be_bytes());
@@ -237,7 +241,8 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // A later version falls back to ours when it sees the version of the challenge.
+            // If the sender has a later version, it changes to ours when it sees the version of the
+            // challenge.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {
@@ -255,7 +260,7 @@ impl Endpoint {
         }
     }
 
-    /// Forgets an operator's command that began a while ago.
+    /// Forgets the association of an operator's command that began a while ago.
     fn forget_command(&mut self, now: Duration, peer: Peer) {
         let is_old = |with: &Association| now >= with.since.saturating_add(COMMAND);
         if peer.role == Role::Operator && self.peers.get(&peer).is_some_and(is_old) {
@@ -283,8 +288,8 @@ impl Endpoint {
         with.version = envelope.version.min(self.version);
     }
 
-    /// Whether the message has the token that the sender got in this session. The first such
-    /// message of a session invalidates the tokens of all other sessions.
+    /// Whether the message has the token that the sender got for this session. The first message of
+    /// a session with the right token invalidates the tokens of all other sessions.
     fn is_new(&mut self, envelope: &Envelope) -> bool {
         let Some(with) = self.peers.get(&envelope.sender) else {
             return false;
@@ -336,8 +341,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes the token of a challenge, if it answers one of our messages, and is the first to do
-    /// so.
+    /// Takes the token of a challenge. The challenge must answer one of our messages, and be the
+    /// first that answers it.
     fn take_challenge(
         &mut self,
         now: Duration,

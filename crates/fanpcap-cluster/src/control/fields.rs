@@ -10,7 +10,7 @@ use crate::identity::Revision;
 /// Why a list of AVPs does not fit its message's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyError {
-    /// No AVP has this code, or fewer than its value takes.
+    /// There are too few AVPs with this code.
     Missing(u8),
     /// An AVP with this code has a value that it can't have.
     Value(u8),
@@ -48,25 +48,25 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// No AVP has this code.
     pub fn one(self, code: u8) -> Result<u32, BodyError> {
         self.all(code).next().ok_or(BodyError::Missing(code))
     }
 
-    /// The same for a value of 64 bits.
+    /// The value of the first two AVPs with this code: 64 bits.
     ///
     /// # Errors
     ///
-    /// There are less than two.
+    /// Fewer than two AVPs have this code.
     pub fn wide(self, code: u8) -> Result<u64, BodyError> {
         self.wides(code).map(|[value]| value)
     }
 
-    /// The same for several values of 64 bits.
+    /// The first `N` values of 64 bits of the AVPs with this code.
     ///
     /// # Errors
     ///
-    /// There are less.
+    /// Too few AVPs have this code.
     pub fn wides<const N: usize>(self, code: u8) -> Result<[u64; N], BodyError> {
         let mut values = self.all(code);
         let mut found = [0; N];
@@ -79,16 +79,17 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
-    /// The same for a value of 16 bits.
+    /// The value of the first AVP with this code, if it fits into 16 bits.
     ///
     /// # Errors
     ///
-    /// There is none, or it is greater.
+    /// No AVP has this code, or its value is too great.
     pub fn short(self, code: u8) -> Result<u16, BodyError> {
         u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))
     }
 
-    /// The bytes of the first `LENGTH` and all `BYTES`, at most `most` of them.
+    /// The bytes that the values of all `BYTES` carry. The first `LENGTH` says how many there are.
+    /// More than `most` bytes are an error.
     pub(super) fn bytes(self, most: usize) -> Result<Vec<u8>, BodyError> {
         let length = usize::try_from(self.one(code::LENGTH)?).unwrap_or(usize::MAX);
         if length > most {
@@ -105,7 +106,7 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    /// The addresses with these codes, in their order, at most `most` of them.
+    /// The addresses with these codes, in their order. More than `most` addresses are an error.
     pub(super) fn addresses(
         self,
         codes: AddressCodes,
@@ -136,7 +137,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// An IPv4 address of one word, an IPv6 address of four.
+/// An IPv4 address from one word, or an IPv6 address from four words.
 fn address(words: &[u32]) -> Option<IpAddr> {
     match *words {
         [ip] => Some(Ipv4Addr::from_bits(ip).into()),

@@ -1,8 +1,9 @@
-//! The paper's control message (DiCAP, Fig. 2): a type, a count, and so many AVPs.
+//! The paper's control message (DiCAP, Fig. 2): a type, a count, and as many AVPs as the count
+//! says.
 
 use super::avp::Avp;
 
-/// Most AVPs of a message: its count has 8 bits.
+/// The maximum number of AVPs in a message, because the count has 8 bits.
 pub(super) const AVPS: usize = 255;
 
 /// Declares the types of messages with their numbers.
@@ -24,23 +25,23 @@ macro_rules! kinds {
 kinds! {
     /// A node wants to join the cluster.
     Join = 1,
-    /// The coordinator takes a node in.
+    /// The coordinator accepts a node.
     Accept = 2,
-    /// The nodes, and which node captures which packets.
+    /// The nodes, and which node owns which buckets.
     TopologyUpdate = 3,
-    /// A node is alive. From here on the types are not the paper's.
+    /// A node is alive. This type and all that follow are not in the paper.
     Heartbeat = 16,
-    /// The coordinator does not take a node in.
+    /// The coordinator refuses a node.
     Refuse = 17,
     /// Names the active coordinator.
     Announce = 18,
-    /// The sender of a message must show that the message is not an old one.
+    /// The receiver of a message asks its sender to prove that the message is not an old one.
     Challenge = 19,
     /// The sender has received a message or a topology.
     Acknowledge = 20,
     /// A node leaves.
     Leave = 21,
-    /// The receiver is to send its topology.
+    /// The receiver must send its topology.
     Fetch = 22,
     /// The active coordinator is alive.
     Pulse = 23,
@@ -48,7 +49,8 @@ kinds! {
     Synchronise = 24,
     /// A standby wants to become the active coordinator.
     Elect = 25,
-    /// A change by the operator. Number 26 was a node's counts, which go to analyzers now.
+    /// A change by the operator. The unused number 26 was a node's counts, which now go to
+    /// analyzers.
     OperatorChange = 27,
     /// The operator asks for the cluster's status.
     Query = 28,
@@ -63,8 +65,9 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether it describes its sender's present state, so that a later message replaces it. The
-    /// window of sequence numbers alone would accept a delayed heartbeat with an old weight.
+    /// Whether messages of this type describe their sender's present state, so that a later message
+    /// replaces an earlier one. The window of sequence numbers alone would accept a delayed
+    /// heartbeat with an old weight.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,
@@ -76,9 +79,9 @@ impl Kind {
 /// A control message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Its type.
+    /// The message's type.
     pub kind: Kind,
-    /// Its contents: at most 255 AVPs.
+    /// The message's contents: at most 255 AVPs.
     pub avps: Vec<Avp>,
 }
 
@@ -89,7 +92,7 @@ impl Message {
         Self { kind, avps }
     }
 
-    /// Writes the message to `out`. AVPs from the 256th on are left out.
+    /// Writes the message to `out`. Leaves out AVPs from the 256th on.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let avps = &self.avps[..self.avps.len().min(AVPS)];
         out.push(self.kind as u8);
@@ -97,7 +100,7 @@ impl Message {
         avps.iter().for_each(|avp| avp.write(out));
     }
 
-    /// Reads a message that is all of `bytes`; `None`: they are no message of this version.
+    /// Reads a message that fills `bytes`. `None` if the bytes are not a message of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&[kind, count], avps) = bytes.split_first_chunk()?;
         let kind = Kind::of(kind)?;

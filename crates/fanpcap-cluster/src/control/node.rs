@@ -1,4 +1,4 @@
-//! A node's side of the control protocol: finds the active coordinator and stays in touch with it.
+//! A node's side of the control protocol: finds the active coordinator and keeps contact with it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use crate::coordination::{Announcement, NodeEvent, Refusal, unreadable_topology}
 use crate::identity::Revision;
 use crate::topology::Topology;
 
-/// Most addresses of coordinators that are remembered beside those of the settings.
+/// How many addresses of coordinators a node remembers in addition to those in its settings.
 const LEARNT: usize = 16;
 
-/// Heartbeats without an answer after which a node also asks other coordinators.
+/// After this many heartbeats without an answer, a node also asks other coordinators.
 const UNANSWERED: u32 = 3;
 
 /// A node's times, and its coordinators' addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeSettings {
-    /// Where coordinators may be. Others are learnt from multicast announcements.
+    /// Addresses of coordinators. The node learns other addresses from multicast announcements.
     pub coordinators: Vec<SocketAddr>,
     /// The time between heartbeats (the paper: 5 s).
     pub heartbeat: Duration,
-    /// The time between attempts, while no answer comes.
+    /// The time between attempts to join, while no answer comes.
     pub retry: Duration,
     /// A coordinator that is silent for this time is out of reach (the paper: 15 s).
     pub silence: Duration,
@@ -43,14 +43,14 @@ impl Default for NodeSettings {
     }
 }
 
-/// The coordinator that has taken the node in.
+/// The coordinator that has accepted the node.
 #[derive(Clone, Copy, Debug)]
 struct Following {
     leader: Leader,
     peer: Peer,
     address: SocketAddr,
     heard: Duration,
-    /// When it last answered a heartbeat.
+    /// When the coordinator last answered a heartbeat.
     accepted: Duration,
     unanswered: u32,
 }
@@ -67,10 +67,11 @@ pub struct NodeEnd {
     term: Term,
     /// When the node last answered a coordinator's announcement with a join.
     last_join_sent: Option<Duration>,
-    /// When it reports that no coordinator has ever accepted it; zero before the first tick.
+    /// When the node reports that no coordinator has ever accepted it; zero before the first tick.
     limit: Duration,
     next: Duration,
-    /// The newest topology that has come, and its number among the lists that are sent.
+    /// The newest topology that has come. `transfers` is its number among the lists that this node
+    /// sends.
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
@@ -81,7 +82,7 @@ pub struct NodeEnd {
 }
 
 impl NodeEnd {
-    /// A node with this announcement, which joins with the first [`NodeEnd::tick`].
+    /// A node with this announcement. The first [`NodeEnd::tick`] sends a join.
     pub fn new(settings: NodeSettings, endpoint: Endpoint, announcement: Announcement) -> Self {
         Self {
             settings,
@@ -105,7 +106,7 @@ impl NodeEnd {
         }
     }
 
-    /// The next datagram to send, and where to.
+    /// The next datagram to send, and its receiver.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.outbox.take()
     }
@@ -120,17 +121,17 @@ impl NodeEnd {
         self.next
     }
 
-    /// The coordinator that has taken the node in.
+    /// The coordinator that has accepted the node.
     pub fn leader(&self) -> Option<Leader> {
         self.following.map(|following| following.leader)
     }
 
-    /// The number of datagrams that were refused for this cause.
+    /// The number of datagrams that were refused because of `cause`.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.endpoint.refused(cause)
     }
 
-    /// The endpoint, to change its keys.
+    /// The endpoint, whose keys can be changed.
     pub fn endpoint_mut(&mut self) -> &mut Endpoint {
         &mut self.endpoint
     }
@@ -143,7 +144,7 @@ impl NodeEnd {
         }
     }
 
-    /// Tells the coordinator that the node captures by this topology.
+    /// Sends the coordinator the revision of the topology that the node captures by.
     pub fn acknowledge(&mut self, revision: Revision) {
         self.member.follows = self.member.follows.max(Some(revision));
         self.tell(&Body::Acknowledge(revision.0), 0);
@@ -155,7 +156,7 @@ impl NodeEnd {
         self.following = None;
     }
 
-    /// Does what is due.
+    /// Sends what is due at the time `now`.
     pub fn tick(&mut self, now: Duration) {
         if now < self.next {
             return;
@@ -178,8 +179,8 @@ impl NodeEnd {
         self.next = now + wait;
     }
 
-    /// Reports once that no coordinator has accepted the node since it began, with the numbers of
-    /// refused datagrams.
+    /// Reports once that no coordinator has accepted the node since it began. The report has the
+    /// numbers of refused datagrams.
     fn report_silence(&mut self, now: Duration) {
         let silence = self.settings.silence;
         if self.limit.is_zero() {
@@ -201,7 +202,7 @@ impl NodeEnd {
         self.events.push_back(NodeEvent::Denied(said));
     }
 
-    /// Sends a heartbeat to the coordinator. Returns how many went unanswered before.
+    /// Sends a heartbeat to the coordinator. Returns how many earlier heartbeats have no answer.
     fn beat(&mut self) -> u32 {
         let body = Body::Heartbeat(self.member, self.term);
         self.tell(&body, 0);
@@ -214,8 +215,9 @@ impl NodeEnd {
         }
     }
 
-    /// Tells a standby which leader has just answered a heartbeat. If none has, asks the leader. If
-    /// the leader itself stands by now, forgets it.
+    /// Answers a standby. If the leader has answered a heartbeat recently, the answer names this
+    /// leader. If it has not, the node also sends the leader a heartbeat. If the standby is the
+    /// node's own leader, the node looks for another leader.
     fn hear_standby(&mut self, now: Duration, from: (SocketAddr, Peer), is_followed: bool) {
         let limit = self.settings.retry * 3 / 2;
         let served = self.following.filter(|to| now < to.accepted + limit);
@@ -283,7 +285,7 @@ impl NodeEnd {
                 self.hear(now, from, peer, body);
             }
             Incoming::Hint(leader) => self.join_announced(now, leader),
-            // This is the address at which our message arrived.
+            // Our message arrived at the address from which this datagram came.
             Incoming::Challenged(peer) => match &mut self.following {
                 Some(to) if to.peer == peer => {
                     to.address = from;
@@ -304,8 +306,8 @@ impl NodeEnd {
         Ok(())
     }
 
-    /// Whether only a leader sends this. A coordinator that stands by now answers too, and names
-    /// another leader, which the node may not reach.
+    /// Whether only a leader sends this body. Standbys answer too, but they name another
+    /// coordinator as the leader, which the node may not reach.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all else serves no node")]
     fn is_served_by(&self, body: &Body) -> bool {
         match body {
@@ -330,7 +332,7 @@ impl NodeEnd {
         let own = self.member.announcement.node;
         match body {
             Body::Accept(node, leader) if node == own => self.follow(now, from, peer, leader),
-            // The coordinator asks whether it is heard.
+            // The node's leader asks whether the node hears it.
             Body::Announce(leader) if is_followed && self.leader() == Some(leader) => {
                 self.answer(from, peer, &Body::Heartbeat(self.member, self.term));
             }
@@ -352,10 +354,10 @@ impl NodeEnd {
         }
     }
 
-    /// Follows a coordinator that has taken the node in, unless one of a greater term is known.
+    /// Follows a coordinator that has accepted the node, unless the node knows of a greater term.
     fn follow(&mut self, now: Duration, address: SocketAddr, peer: Peer, leader: Leader) {
         if leader.term < self.term {
-            // It steps down when it sees the term.
+            // The coordinator steps down when it receives the greater term.
             let body = Body::Heartbeat(self.member, self.term);
             self.outbox
                 .say(&mut self.endpoint, (address, Some(peer)), &body, 0);
@@ -364,8 +366,8 @@ impl NodeEnd {
         self.term = leader.term;
         self.refusal = None;
         self.limit = Duration::MAX;
-        // A stranger that repeats a lost answer from another address must not redirect the
-        // heartbeats there.
+        // A stranger may repeat a lost answer from another address. That must not redirect the
+        // heartbeats.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {
@@ -382,14 +384,14 @@ impl NodeEnd {
         self.next = now + self.settings.heartbeat;
     }
 
-    /// Takes a topology from the coordinator that the node follows. A node that has a newer
-    /// topology, or knows of a greater term, keeps its topology.
+    /// Takes a topology from the coordinator that the node follows. If the node has a newer
+    /// topology, or knows of a greater term, it keeps its own topology.
     fn take_topology(&mut self, revision: Revision, topology: Box<Topology>) {
         if self.leader().is_none_or(|leader| leader.term < self.term) {
             self.beat();
             return;
         }
-        // A restarted agent follows a topology whose contents it has not seen yet.
+        // After a restart, an agent follows a topology whose contents it has not got yet.
         let newest = self.newest.as_ref().map(|(revision, _)| *revision);
         if Some(revision) > newest && Some(revision) >= self.member.follows {
             self.newest = Some((revision, topology.clone()));
@@ -402,7 +404,7 @@ impl NodeEnd {
         }
     }
 
-    /// Sends the newest topology to a coordinator that has no topology or an older one.
+    /// Sends the newest topology to a coordinator that has an older topology or none.
     fn show(&mut self, to: SocketAddr, peer: Peer) {
         if let Some((revision, topology)) = self.newest.clone() {
             let body = Body::TopologyUpdate(revision, topology);
@@ -412,8 +414,8 @@ impl NodeEnd {
         }
     }
 
-    /// Sends a join to an announced coordinator, if the node follows another one, and the announced
-    /// term is not less than the greatest known one.
+    /// Sends a join to an announced coordinator, if the node follows another coordinator. The
+    /// announced term must not be less than the greatest known term.
     fn join_announced(&mut self, now: Duration, leader: Leader) {
         if leader.term < self.term {
             return;

@@ -15,9 +15,9 @@ const RETRY: Duration = Duration::from_millis(500);
 /// A command's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// The cluster's status.
+    /// Asks for the cluster's status.
     Status,
-    /// This change.
+    /// Asks for this change.
     OperatorChange(OperatorChange),
 }
 
@@ -26,9 +26,9 @@ pub enum Request {
 pub enum Reply {
     /// The cluster's status.
     Status(Box<Status>),
-    /// The change is made.
+    /// The change was made.
     Granted,
-    /// The change is refused.
+    /// The change was refused.
     Refused(TooManyChanges),
     /// The status has a topology of this revision that this version can't read.
     Unreadable(Revision),
@@ -46,7 +46,7 @@ pub struct OperatorEnd {
 }
 
 impl OperatorEnd {
-    /// A command for whichever of these coordinators leads.
+    /// A command that is sent to all of these coordinators. The one that leads answers.
     pub fn new(coordinators: Vec<SocketAddr>, endpoint: Endpoint, request: Request) -> Self {
         let request = match request {
             Request::Status => Body::Query,
@@ -67,7 +67,7 @@ impl OperatorEnd {
         self.reply.take()
     }
 
-    /// The next datagram to send, and where to.
+    /// The next datagram to send, and its receiver.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.outbox.take()
     }
@@ -77,7 +77,7 @@ impl OperatorEnd {
         self.next
     }
 
-    /// Asks again, when that is due.
+    /// Sends the request again, if that is due.
     pub fn tick(&mut self, now: Duration) {
         if now >= self.next {
             self.next = now + RETRY;

@@ -7,7 +7,8 @@ use super::body::Body;
 use super::endpoint::Endpoint;
 use super::envelope::Peer;
 
-/// Most datagrams that wait. The driver takes them after each call, so normally there are fewer.
+/// The maximum number of waiting datagrams. The driver takes them after each call, so normally
+/// there are fewer.
 const WAITING: usize = 65_536;
 
 /// Datagrams that wait to be sent, the oldest first.
@@ -21,7 +22,7 @@ impl Outbox {
         }
     }
 
-    /// Seals a message and puts its datagrams in.
+    /// Seals a message, and adds its datagrams.
     pub(super) fn say(
         &mut self,
         by: &mut Endpoint,

@@ -4,14 +4,16 @@ use super::avp::{Avp, code};
 use super::fields::Fields;
 use super::message::{Kind, Message};
 
-/// Most AVPs of a list in one part. With the two AVPs that number the part, they fit a message.
+/// The maximum number of AVPs of a list in one part. With the two AVPs that number the part, they
+/// fit into a message.
 const SHARE: usize = 250;
 
-/// Most parts of a list. The longest list is a coordinator's state in a full cluster.
+/// The maximum number of parts of a list. The longest list is a coordinator's state in a full
+/// cluster.
 const PARTS: usize = 96;
 
-/// The messages that carry a list: one, or its parts. `transfer` distinguishes this list from the
-/// sender's other lists of the type.
+/// The message that carries a list, or the messages that carry its parts. The sender's other lists
+/// of the same type have other values of `transfer`.
 pub fn divide(kind: Kind, list: &[Avp], transfer: u32) -> Vec<Message> {
     if list.len() <= SHARE {
         let avps = list.to_vec();
@@ -39,11 +41,11 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Takes a message. Returns the list when it is complete, without the AVPs that number the
-    /// part.
+    /// Takes a message. When the list is complete, returns the list without the AVPs that number
+    /// the parts.
     ///
-    /// A part of a newer list replaces the older list: a sender repeats one list until it has
-    /// arrived, or until there is a newer list. Parts of an older list are late, and dropped.
+    /// A part of a newer list replaces the older list. A sender repeats one list until it has
+    /// arrived, or until there is a newer list. Late parts of an older list are dropped.
     pub fn take(&mut self, message: Message) -> Option<Vec<Avp>> {
         let fields = Fields(&message.avps);
         let (Ok(part), Ok(transfer)) = (fields.one(code::PART), fields.one(code::TRANSFER)) else {

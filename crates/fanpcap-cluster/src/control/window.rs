@@ -1,19 +1,20 @@
-//! Which messages of a sender have come, so that none is accepted twice (as in IPsec, RFC 4303,
-//! section 3.4.3).
+//! Which messages of a sender have come, so that no message is accepted twice (as in IPsec, RFC
+//! 4303, section 3.4.3).
 
-/// How far a message may be overtaken.
+/// A message may be later than this many messages that were sent after it.
 const WIDTH: u64 = 128;
 
 /// The sequence numbers of one session that have come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
     greatest: u64,
-    /// Bit `n`: the number `greatest - n` has come.
+    /// Bit `n` is set if the number `greatest - n` has come.
     come: u128,
 }
 
 impl Window {
-    /// Takes a sequence number. Returns whether it has not come before, as far as that is known.
+    /// Takes a sequence number. Returns whether it is new. Returns `false` for numbers below the
+    /// window.
     pub(crate) fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.greatest {
             let by = sequence - self.greatest;

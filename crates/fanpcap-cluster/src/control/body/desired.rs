@@ -11,8 +11,8 @@ use crate::coordination::DesiredState;
 use crate::identity::NodeId;
 use crate::topology::{ANALYZERS, NODES};
 
-/// Most nodes that are read of each kind of change. Fewer are allowed ([`OperatorChange::MOST`]),
-/// so that every reader can read what was allowed.
+/// The maximum number of nodes that a reader accepts for each kind of change. It is greater than
+/// [`OperatorChange::MOST`], so that every reader can read all allowed changes.
 const NAMED: usize = 2 * NODES;
 
 /// A change by the operator's commands `drain` and `weight`.
@@ -22,8 +22,8 @@ pub enum OperatorChange {
     Drain(NodeId),
     /// The node gets buckets again.
     Restore(NodeId),
-    /// This weight replaces the one that the node announces; `None`: the announced one counts
-    /// again.
+    /// This weight replaces the one that the node announces. `None` removes the weight, so that the
+    /// announced one counts again.
     Weight(NodeId, Option<u16>),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for TooManyChanges {
 impl std::error::Error for TooManyChanges {}
 
 impl OperatorChange {
-    /// Most nodes that are drained at a time, and most that have the operator's weights.
+    /// The maximum number of drained nodes, and of nodes with the operator's weights.
     pub const MOST: usize = NODES;
 
     /// The node that is changed.
@@ -55,7 +55,7 @@ impl OperatorChange {
         }
     }
 
-    /// Applies the change to `desired`. Returns whether `desired` differs now.
+    /// Applies the change to `desired`. Returns whether that changes `desired`.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl OperatorChange {
     }
 }
 
-/// The nodes with the weights that the operator gave them.
+/// The nodes that have weights of the operator, with these weights.
 fn weighted(from: Fields<'_>) -> impl Iterator<Item = Result<(NodeId, u16), BodyError>> {
     let values: Vec<u32> = from.all(code::WEIGHTED).collect();
     let pair = |pair: &[u32]| match *pair {

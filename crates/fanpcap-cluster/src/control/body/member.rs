@@ -56,8 +56,8 @@ impl Member {
     }
 }
 
-/// A node's version and settings. A later version may have values that this one does not know: then
-/// the node counts as one without this information.
+/// A node's version and settings. A later version may send values that this version does not know.
+/// Then the result is `None`, as for a node without this information.
 fn setup(from: Fields<'_>) -> Option<Setup> {
     let [_, major, minor, patch] = from.one(code::VERSION).ok()?.to_be_bytes();
     let header = from.short(code::HEADER).ok()?;

@@ -8,22 +8,22 @@ use crate::coordination::DesiredState;
 use crate::identity::Revision;
 use crate::topology::{NODES, Topology};
 
-/// Most nodes in a coordinator's state.
+/// The maximum number of nodes in a coordinator's state.
 const MOST: usize = 2 * NODES;
 
-/// Most notes of a status, and most bytes of one.
+/// The maximum number of notes in a status. `NOTE_BYTES` is the maximum length of a note.
 const NOTES: usize = 16;
 const NOTE_BYTES: usize = 400;
 
-/// Most AVPs of a state in a file.
+/// The maximum number of AVPs of a state in a file.
 const MOST_AVPS: usize = 24_000;
 
 /// The state that a standby needs to become the active coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct State {
-    /// The term of the coordinator that wrote it.
+    /// The term of the coordinator that wrote the state.
     pub term: Term,
-    /// Counts the changes of the state in that term.
+    /// Counts the changes of the state in that term, from a random number on.
     pub number: u32,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
@@ -105,7 +105,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// The bytes are no state.
+    /// The bytes are not a state.
     pub fn decode(bytes: &[u8]) -> Result<Self, BodyError> {
         let avps: Vec<Avp> = Avp::read_all(bytes).take(MOST_AVPS).collect();
         match avps.len() * Avp::BYTES == bytes.len() {
@@ -189,8 +189,8 @@ fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyErro
     Ok((revision, Box::new(topology)))
 }
 
-/// The sections of a list, without the AVPs that begin them. AVPs before the first section are left
-/// out.
+/// The sections of a list, without the AVPs that begin the sections. Leaves out AVPs before the
+/// first section.
 fn sections(from: Fields<'_>) -> impl Iterator<Item = (u32, Fields<'_>)> {
     let all = from.0.chunk_by(|_, next| next.code != code::SECTION);
     all.filter_map(|section| match section.split_first() {

@@ -1,4 +1,4 @@
-//! A topology as AVPs: first the paper's AVPs, then its encoding.
+//! A topology as AVPs: first the paper's AVPs, then the topology's encoding.
 //!
 //! The paper's AVPs name nodes, analyzers and selection. They do not say which node has which
 //! bucket. The encoding does.
@@ -11,8 +11,8 @@ use crate::encoding::MOST_ENCODED;
 use crate::identity::Revision;
 use crate::topology::{Phase, Topology};
 
-/// The paper knows two types of selection: 0, round robin, and 1, by hash (of the IP id). Others
-/// are from 16 on.
+/// The number of each selection key. The paper has two types of selection: 0 for round robin, and 1
+/// for a hash (of the IP id). Our own types have numbers from 16 on.
 const KEYS: [(Key, u32); 4] = [
     (Key::RoundRobin, 0),
     (Key::Identification, 1),

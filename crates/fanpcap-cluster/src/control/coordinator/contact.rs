@@ -1,5 +1,5 @@
-//! Whether a coordinator hears other participants, and whether nodes ask it to lead though another
-//! one leads.
+//! Whether a coordinator hears nodes and other coordinators. Also whether nodes ask a standby to
+//! lead although another coordinator leads.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::identity::NodeId;
 use crate::topology::NODES;
 
 impl CoordinatorEnd {
-    /// Notes that a node or a coordinator was heard.
+    /// Notes that a message of a node or a coordinator has come.
     pub(super) fn note_heard(&mut self, now: Duration, incoming: &Incoming) {
         if let Incoming::New(peer, _) | Incoming::Challenged(peer) | Incoming::Unreadable(peer, _) =
             incoming
@@ -37,9 +37,9 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If the leader's process stood still, that time does not count as the nodes' silence. Another
-    /// coordinator may lead by now. So the leader hears the nodes before it plans, as a new leader
-    /// does.
+    /// If the leader's process stood still, this pause does not count as the nodes' silence.
+    /// Another coordinator may lead by now, so this leader must hear the nodes before it plans,
+    /// like a new leader.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -50,7 +50,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Notes that a node asks this coordinator, which does not lead.
+    /// Notes that a node asks this coordinator to take it in, although it does not lead.
     pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
         let silence = self.settings.silence;
         self.election
@@ -62,7 +62,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The nodes that have asked this standby for at least `long`.
+    /// The nodes that have repeatedly asked this standby, for at least the time `long`.
     fn asking(&self, now: Duration, long: Duration) -> BTreeSet<NodeId> {
         let silence = self.settings.silence;
         let asks = |[first, last]: [Duration; 2]| last >= first + long && now < last + silence;
@@ -73,14 +73,15 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node may ask in vain. Then this standby asks the others whether they hear it.
+    /// Whether a node has asked repeatedly. Then this standby asks the coordinators and nodes
+    /// whether they hear it.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }
 
-    /// Whether a change of the leader would serve more nodes: more nodes have asked this standby
-    /// for a while than there are nodes that it does not hear. So each change serves more nodes,
-    /// and two coordinators do not take the lead from each other.
+    /// Whether more nodes would be served if this standby led. This is so if more nodes have asked
+    /// it for a while than there are nodes that it does not hear. So each change of the leader
+    /// serves more nodes, and two coordinators do not take the lead from each other.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);
@@ -94,19 +95,20 @@ impl CoordinatorEnd {
         asking.len() > unheard && self.unreadable().is_none()
     }
 
-    /// Whether it is a candidate because nodes ask it, though a leader is heard.
+    /// Whether this coordinator is a candidate because nodes ask it, although it hears a leader.
     pub(super) fn is_asked_candidate(&self, now: Duration) -> bool {
         matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
-    /// When a standby asks whether anybody hears it. It asks twice before it becomes a candidate: a
-    /// node that the leader has not answered just now asks the leader first.
+    /// When a standby asks the coordinators and nodes whether they hear it. It asks twice before it
+    /// becomes a candidate: a node that has had no recent answer of the leader must ask the leader
+    /// first.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
-    /// If nobody was heard for a while, asks the nodes and the refused machines to answer. There
-    /// may be no other standby, and messages may be lost.
+    /// If no message has come for a while, asks the nodes and the refused machines to answer.
+    /// Standbys' answers are not enough: there may be no standby, and messages may be lost.
     pub(super) fn ask_nodes(&mut self, now: Duration) {
         let pulse = self.settings.pulse;
         let (touched, asked_at) = (self.election.touched, self.election.asked_at);

@@ -1,12 +1,13 @@
-//! Who leads: pulses, elections, synchronisation.
+//! Which coordinator leads: pulses, elections, synchronisation.
 //!
-//! * A standby that hears no pulse for a while becomes a candidate, with a term that is greater
-//!   than all terms it has heard of. Standbys with lower numbers wait a little less.
-//! * A candidate withdraws if an active coordinator is heard, or another candidate comes before it:
-//!   the one with the newer topology, then the one that knows of a greater term, then the one with
-//!   the lower number. Otherwise it leads when its ballot ends.
-//! * A leader steps down when it sees the greater term of another leader: in a pulse, in an
-//!   announcement, or in a heartbeat or acknowledgement of a node.
+//! * A standby that hears no pulse for a while becomes a candidate. Its new term is greater than
+//!   all terms that it has heard of. Standbys with lower numbers wait a little less.
+//! * A candidate withdraws if it hears an active coordinator, or a better candidate. The better
+//!   candidate has the newer topology. If the topologies are the same, it knows of the greater
+//!   term. If the terms are the same too, it has the lower number. A candidate that does not
+//!   withdraw leads when its ballot ends.
+//! * A leader steps down when it learns of another leader's greater term: from a pulse, an
+//!   announcement, or a node's heartbeat or acknowledgement.
 //!
 //! * A coordinator that hears nobody is neither candidate nor leader, if there are other
 //!   coordinators. It may still be able to send, and its pulses would keep the others from leading.
@@ -15,10 +16,11 @@
 //! * A coordinator that can't read the cluster's topology waits longer, so that one that can becomes
 //!   a candidate first, and withdraws for all others. If it leads nevertheless, it writes nothing.
 //! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
-//!   leader have asked it for a while, and it would serve more nodes than the leader does.
+//!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
-//! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
-//! hears both follows one of them, and the other one learns of the greater term from that node.
+//! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
+//! hears both follows the one with the greater term. The other leader learns of the greater term
+//! from that node.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,18 +33,18 @@ use super::super::term::Term;
 use super::{CoordinatorEnd, Members};
 use crate::identity::{NodeId, Revision};
 
-/// How much longer a standby waits than the one before it.
+/// A standby waits this much longer than a standby whose number is lower by one.
 const STEP: Duration = Duration::from_millis(50);
 
 /// A coordinator's role in elections.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ElectionRole {
-    /// It stands by, and has waited for a pulse since `heard`.
+    /// The coordinator stands by. It has waited for a pulse since `heard`.
     Standby { heard: Duration },
-    /// It is a candidate, and leads if nobody objects until `until`.
+    /// The coordinator is a candidate. It leads if no objection comes until `until`.
     Candidate { leader: Leader, until: Duration },
-    /// It leads. From `settled` on, it knows all nodes. It has asked the nodes for the topology of
-    /// the revision `asked`, which is newer than its own.
+    /// The coordinator leads. From `settled` on, it knows all nodes. It has asked nodes for the
+    /// topology of the revision `asked`, which is newer than its own.
     Leading {
         leader: Leader,
         settled: Duration,
@@ -50,11 +52,11 @@ pub(super) enum ElectionRole {
     },
 }
 
-/// Who leads, as far as a coordinator knows.
+/// What a coordinator knows of the election: its own role, and which coordinator leads.
 #[derive(Debug)]
 pub(super) struct Election {
     pub(super) role: ElectionRole,
-    /// The greatest term of a coordinator that led.
+    /// The greatest term of any coordinator that has led.
     pub(super) term: Term,
     /// The active coordinator.
     pub(super) known: Option<Leader>,
@@ -62,18 +64,18 @@ pub(super) struct Election {
     pulsed: Option<Duration>,
     /// When a node or a coordinator was last heard.
     pub(super) touched: Duration,
-    /// Nodes that ask this standby to lead: when they first asked, and when last.
+    /// Nodes that ask this standby to lead: when they asked first and last.
     pub(super) asked: BTreeMap<NodeId, [Duration; 2]>,
     /// When this standby last heard each node.
     pub(super) heard: BTreeMap<NodeId, Duration>,
     pub(super) pulse_at: Duration,
-    /// When nodes were last asked to answer.
+    /// When this coordinator last asked the nodes to answer.
     pub(super) asked_at: Duration,
     announce_at: Duration,
 }
 
 impl Election {
-    /// A standby that knows of this term.
+    /// A standby. `term` is the greatest term that it knows of.
     pub(super) fn new(now: Duration, term: Term) -> Self {
         Self {
             role: ElectionRole::Standby { heard: now },
@@ -89,16 +91,16 @@ impl Election {
         }
     }
 
-    /// Whether this coordinator leads, and knows which topology the nodes follow. For the nodes
-    /// that the last leader knew, it waits a while after it has heard the first of them; then the
-    /// others count as dead.
+    /// Whether this coordinator leads, and knows which topology the nodes follow. After a new
+    /// leader has heard the first node that the last leader knew, it waits a while for the other
+    /// nodes. Then these count as dead.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
         matches!(self.role, ElectionRole::Leading { settled, .. } if now >= settled)
     }
 }
 
 impl ElectionRole {
-    /// The message that a coordinator in this role sends to the others.
+    /// The message that a coordinator in this role sends to the other coordinators.
     pub(super) fn message(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
         match self {
             Self::Standby { .. } => None,
@@ -111,7 +113,7 @@ impl ElectionRole {
 }
 
 impl CoordinatorEnd {
-    /// How long this coordinator waits for a pulse.
+    /// How long this coordinator waits for a pulse before it becomes a candidate.
     pub(super) fn patience(&self) -> Duration {
         let longer = self.unreadable().map(|_| self.settings.offline);
         let step = STEP * u32::from(self.settings.number);
@@ -124,7 +126,7 @@ impl CoordinatorEnd {
         known.filter(|_| self.unreadable().is_none())
     }
 
-    /// The message that this coordinator sends to the others.
+    /// The message that this coordinator sends to the other coordinators.
     pub(super) fn message(&self) -> Option<Body> {
         let knowledge = &self.knowledge;
         let role = &self.election.role;
@@ -141,8 +143,8 @@ impl CoordinatorEnd {
         matches!(self.election.role, ElectionRole::Leading { .. })
     }
 
-    /// Waits for the leader's pulse. If it does not come, asks whether anybody hears this standby,
-    /// and then becomes a candidate.
+    /// Waits for the leader's pulse. If no pulse comes, asks the coordinators and nodes whether
+    /// they hear this standby. Then becomes a candidate.
     pub(super) fn stand_by(&mut self, now: Duration, heard: Duration) {
         let is_due = now >= heard + self.patience() && self.is_in_touch(now);
         if is_due || self.is_asked_in_vain(now) {
@@ -173,7 +175,7 @@ impl CoordinatorEnd {
         self.tell_others();
     }
 
-    /// Tells the other coordinators this one's role.
+    /// Sends this coordinator's role to the other coordinators.
     fn tell_others(&mut self) {
         let Some(body) = self.message() else {
             return;
@@ -190,14 +192,14 @@ impl CoordinatorEnd {
     }
 
     /// Becomes the active coordinator. The nodes that the last leader knew get some time to report
-    /// that they live, and which topology they follow: this coordinator may have missed a topology
-    /// that the last leader wrote.
+    /// that they are alive, and which topology they follow. This coordinator may have missed a
+    /// topology that the last leader wrote.
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
         let state = &mut self.knowledge.state;
         let known = std::mem::take(&mut state.members);
         state.term = leader.term;
-        // So no standby confuses this state with one of an earlier process, even if their terms are
-        // equal.
+        // An earlier process may have had the same term. The random number lets standbys
+        // distinguish its state from this one.
         state.number = self.endpoint.begin();
         state.desired.selection = self.settings.desired.selection;
         let analyzers = &self.settings.desired.analyzers;
@@ -225,7 +227,8 @@ impl CoordinatorEnd {
 
     /// Notes that a node was heard, and which topology it follows. A leader that waits for the last
     /// leader's nodes stops waiting when it has heard all of them. If a node follows a topology
-    /// that the leader does not know, the leader waits longer: a node may send it that topology.
+    /// that the leader does not know, the leader waits longer, because a node may send the
+    /// topology.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);
@@ -240,12 +243,12 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits for the known nodes. A leader that has heard none of them may be cut off, and plans
-    /// nothing.
+    /// Waits until a known node is heard. A leader that has heard no known node may be cut off, and
+    /// plans no change.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
-            // If no node has sent the newer topology, the wait for it begins again.
+            // If no node has sent the newer topology, the wait for this topology begins again.
             *asked = None;
             if !self.members.is_empty() {
                 *settled = Duration::MAX;
@@ -253,7 +256,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Begins the wait for nodes again. For this time, no node counts as absent.
+    /// Begins the wait for nodes again. No node counts as absent before the wait ends.
     pub(super) fn settle_again(&mut self, now: Duration) {
         let wait = now + self.settings.settle;
         if let ElectionRole::Leading { settled, .. } = &mut self.election.role {
@@ -285,7 +288,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The active coordinator has resigned: this one does not wait for its pulse.
+    /// If the active coordinator has resigned, this standby stops waiting for a pulse.
     fn hear_standby(&mut self, now: Duration, from: Peer, term: Term) {
         let is_known = self
             .election
@@ -307,7 +310,7 @@ impl CoordinatorEnd {
         self.election.known = None;
     }
 
-    /// Notes the term of a leader. Steps down if it is greater than this coordinator's.
+    /// Notes the term of a leader. Steps down if that term is greater than this coordinator's.
     pub(super) fn see(&mut self, now: Duration, term: Term) {
         if term > self.election.term {
             self.election.term = term;
@@ -374,7 +377,7 @@ impl CoordinatorEnd {
         self.say(from, &body, 0);
     }
 
-    /// Tells a coordinator that believes it leads, or is a candidate, which coordinator leads.
+    /// Sends a coordinator that leads by mistake, or is a candidate, the name of the right leader.
     fn object(&mut self, to: (SocketAddr, Peer)) {
         let known = self.election.known.map(Body::Announce);
         if let Some(body) = self.message().or(known) {
@@ -390,14 +393,14 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // The announcement's sender has heard the leader recently. If the leader is gone, the
-            // next missing pulse shows it.
+            // The sender of the announcement has heard the leader recently. If the leader has died,
+            // the next pulse does not come.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }
     }
 
-    /// A node names the leader that has just answered it.
+    /// Takes the announcement of a node: `leader` has just answered the node.
     pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
         if leader.term == self.election.term && !self.is_asked_in_vain(now) {
@@ -422,8 +425,8 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // It becomes a candidate again after nodes have asked for a while, and not with the
-            // next tick.
+            // This coordinator can become a candidate again only after nodes have asked for a
+            // while, and not at the next tick.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };
@@ -436,7 +439,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Answers a node's message with the leader, because this coordinator does not lead.
+    /// Answers a node's message with the leader's address, because this coordinator does not lead.
     pub(super) fn point_on(&mut self, to: (SocketAddr, Peer)) {
         if let Some(leader) = self.election.known {
             self.say(to, &Body::Announce(leader), 0);

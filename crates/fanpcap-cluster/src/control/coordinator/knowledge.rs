@@ -8,14 +8,14 @@ use crate::topology::Topology;
 /// What a coordinator knows of the cluster.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    /// The state for standbys. Its members are those of the last synchronisation.
+    /// The state for standbys. Its members are the nodes at the last synchronisation.
     pub(super) state: State,
-    /// Term and number of the state that was stored last.
+    /// The term and the number of the state that was last stored.
     stored: (Term, u32),
-    /// The number of the next list that this process sends. It only grows, unlike the state's
-    /// number.
+    /// The number of the next list that this process sends. Unlike the state's number, it only
+    /// grows.
     pub(super) transfers: u32,
-    /// The topology's number among these lists.
+    /// The number that the topology's list has among these lists.
     pub(super) topologys: u32,
     /// The newest topology that others have and this version can't read.
     pub(super) unread: Option<Revision>,
@@ -33,7 +33,7 @@ impl Knowledge {
         }
     }
 
-    /// The greatest known term.
+    /// The greatest term that the coordinator knows of.
     pub(super) fn term(&self) -> Term {
         let topologys = self.revision().map(Term::of);
         self.state.term.max(topologys.unwrap_or_default())
@@ -56,7 +56,7 @@ impl Knowledge {
         self.transfers = self.transfers.wrapping_add(1);
     }
 
-    /// Makes this the cluster's topology.
+    /// Makes `topology` the cluster's topology.
     pub(super) fn stand(&mut self, revision: Revision, topology: Box<Topology>) {
         self.state.topology = Some((revision, topology));
         self.count_change();

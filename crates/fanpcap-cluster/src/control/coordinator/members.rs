@@ -1,4 +1,4 @@
-//! Which nodes are alive, and which topology they follow.
+//! The nodes that are alive, and the topologies that they follow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::topology::NODES;
 /// The longest wait between two attempts to send a topology to a node.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Most refused machines that are remembered.
+/// The maximum number of refused machines that are remembered.
 const REFUSALS: usize = 16;
 
 /// A node that is alive.
@@ -23,9 +23,9 @@ const REFUSALS: usize = 16;
 pub(super) struct MemberState {
     pub(super) member: Member,
     pub(super) heard: Duration,
-    /// Whether this coordinator has heard the node; if not, the last leader has.
+    /// Whether this coordinator has heard the node. If it has not, only the last leader has.
     pub(super) is_heard: bool,
-    /// When the topology is sent to the node again, and how often it was sent.
+    /// When the topology is sent to the node again. `attempts` counts how often it was sent.
     next: Duration,
     attempts: u32,
 }
@@ -62,7 +62,7 @@ impl MemberState {
         (announcement.address, peer(announcement.node))
     }
 
-    /// Makes the topology due for the node at once.
+    /// Makes the topology due at once for this node.
     pub(super) fn expect(&mut self, now: Duration) {
         (self.next, self.attempts) = (now, 0);
     }
@@ -75,14 +75,14 @@ fn peer(node: NodeId) -> Peer {
     }
 }
 
-/// A machine that a coordinator refused a short time ago.
+/// A machine that a coordinator has refused recently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Its node id.
+    /// The machine's node id.
     pub node: NodeId,
-    /// Where its messages come from.
+    /// The address from which the machine's messages come.
     pub address: SocketAddr,
-    /// Why.
+    /// The reason of the refusal.
     pub why: Refusal,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// The nodes that the last leader knew. This coordinator has heard none of them yet.
+    /// The nodes that the last leader knew. This coordinator has not heard any of these nodes yet.
     pub(super) fn inherited(now: Duration, known: Vec<Member>) -> Self {
         let presence = |member: Member| {
             let node = member.announcement.node;
@@ -124,7 +124,7 @@ impl Members {
         self.nodes.values().map(|one| one.member).collect()
     }
 
-    /// The nodes, and for how many milliseconds each has been silent.
+    /// The nodes, and the milliseconds since each was last heard.
     pub(super) fn ages(&self, now: Duration) -> Vec<(Member, u32)> {
         let age = |one: &MemberState| now.saturating_sub(one.heard).as_millis();
         let aged = |one: &MemberState| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
@@ -142,13 +142,13 @@ impl Members {
         self.nodes.values().map(MemberState::address).collect()
     }
 
-    /// The newest topology that a node captures by.
+    /// The newest of the topologies by which nodes capture.
     pub(super) fn newest(&self) -> Option<Revision> {
         let follows = self.nodes.values().map(|one| one.member.follows);
         follows.max().flatten()
     }
 
-    /// Makes the topology due for the node at once.
+    /// Makes the topology due at once for `node`.
     pub(super) fn expect(&mut self, node: NodeId, now: Duration) {
         if let Some(presence) = self.nodes.get_mut(&node) {
             presence.expect(now);
@@ -160,8 +160,8 @@ impl Members {
     }
 
     /// Removes nodes and refusals that are older than `offline`. Returns whether a node was
-    /// removed. If no node was heard for the time between heartbeats, the coordinator may be cut
-    /// off. Then no node is removed before all are silent for that long.
+    /// removed. If no node was heard for longer than the time between heartbeats, the coordinator
+    /// may be cut off. Then no node is removed until all nodes are silent for `offline`.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();
@@ -174,8 +174,8 @@ impl Members {
         self.nodes.len() != before
     }
 
-    /// Subtracts a time in which this coordinator could hear nobody from the silence of all nodes.
-    /// All nodes count as not heard yet.
+    /// Subtracts a pause, in which this coordinator could hear no node, from the silence of all
+    /// nodes. All nodes then count as not heard yet.
     pub(super) fn excuse(&mut self, pause: Duration) {
         for one in self.nodes.values_mut() {
             (one.heard, one.is_heard) = (one.heard + pause, false);
@@ -188,7 +188,7 @@ impl Members {
         self.nodes.is_empty()
     }
 
-    /// Why a machine is not taken in.
+    /// Why the machine of `of` is refused, if it is.
     fn refusal(&self, of: &Member) -> Option<Refusal> {
         match self.nodes.get(&of.announcement.node) {
             Some(known) if known.member.announcement.boot != of.announcement.boot => {
@@ -212,8 +212,8 @@ impl Members {
         refused.collect()
     }
 
-    /// Notes a node's announcement. Returns whether it is new, and whether this was the last node
-    /// that the leader was waiting for.
+    /// Notes a node's announcement. Returns two answers: whether the announcement is new, and
+    /// whether the leader has now heard all nodes that it was waiting for.
     fn hear(&mut self, now: Duration, member: Member) -> (bool, bool) {
         let node = member.announcement.node;
         let fresh = || MemberState::new(now, member);
@@ -232,7 +232,7 @@ impl Members {
 }
 
 impl CoordinatorEnd {
-    /// Removes nodes that were silent for too long, and refusals of the same age.
+    /// Removes nodes that were silent for too long, and refusals that are as old.
     pub(super) fn expire(&mut self, now: Duration) {
         if self
             .members
@@ -242,8 +242,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Sends the topology to the nodes that do not follow it, and asks nodes with a newer topology
-    /// for that one. A coordinator that does not know the newest topology sends none.
+    /// Sends the topology to the nodes that do not follow it. Asks a node with a newer topology for
+    /// this newer topology. A coordinator that does not know the newest topology sends none.
     pub(super) fn deliver(&mut self, now: Duration) {
         let own = self.knowledge.revision();
         let gives = self.plans(now) && self.members.newest() <= own;
@@ -280,7 +280,7 @@ impl CoordinatorEnd {
         late.map(|one| one.next).min()
     }
 
-    /// The machines that are refused. A standby refuses none.
+    /// The machines that this coordinator refuses. A standby refuses no machine.
     pub fn refused_machines(&self) -> Vec<Refused> {
         self.members.refused()
     }
@@ -298,7 +298,7 @@ impl CoordinatorEnd {
             self.see(now, body.term());
         }
         if !self.leads() {
-            // This coordinator would refuse the same machines as the leader does.
+            // This standby would refuse the same machines as the leader refuses.
             let known = || Members::inherited(now, self.knowledge.state.members.clone());
             if matches!(&body, Body::Join(member) if known().refusal(member).is_none()) {
                 self.note_asked(now, node);
@@ -338,7 +338,7 @@ impl CoordinatorEnd {
         }
         self.members.refusals.remove(&(node, from.0));
         member.announcement.address = from.0;
-        // A heartbeat gets the same answer as a join: the node may not know this term yet.
+        // A heartbeat gets the same answer as a join, because the node may not know this term yet.
         self.say(from, &Body::Accept(node, leader), 0);
         self.note(now, member);
         self.deliver(now);
@@ -357,7 +357,7 @@ impl CoordinatorEnd {
         self.settle(now, member.follows, is_last);
     }
 
-    /// Notes which topology a node captures by.
+    /// Notes which topology a node follows.
     fn follows(&mut self, now: Duration, node: NodeId, revision: Option<Revision>) {
         let Some(presence) = self.members.nodes.get(&node) else {
             return;

@@ -45,7 +45,7 @@ impl CoordinatorEnd {
         self.say(from, &reply, 0);
     }
 
-    /// Stores the notes for the operator, which are sent with the status.
+    /// Stores the notes for the operator. They are sent with the status.
     pub fn set_notes(&mut self, notes: Vec<String>) {
         self.notes = notes;
     }

@@ -1,4 +1,4 @@
-//! How coordinators get each other's state and topologies.
+//! How coordinators exchange states and topologies.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,10 +34,10 @@ impl CoordinatorEnd {
         self.say(to, &body, self.knowledge.transfers);
     }
 
-    /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
-    /// keeps that topology and sends it to the leader: perhaps no other process has it. Then the
-    /// state's number differs from the leader's until the leader has the topology too. Until then,
-    /// this coordinator asks for the state at each pulse.
+    /// Takes the active coordinator's state. If this coordinator knows a newer topology, it keeps
+    /// that topology and sends it to the leader: perhaps no other process has it. Then the state's
+    /// number differs from the leader's until the leader has the topology too. Until then, this
+    /// coordinator asks for the state at each pulse.
     pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
         let own = std::mem::replace(&mut self.knowledge.state, state).topology;
         let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
@@ -65,7 +65,7 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_run = self.is_of_earlier_run(Some(revision));
             self.stand(now, revision, topology);
-            // This may be the only coordinator that has heard the nodes of this topology yet.
+            // This may be the only coordinator that has heard from the nodes of this topology.
             self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_run {
