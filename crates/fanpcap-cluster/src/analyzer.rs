@@ -1,8 +1,9 @@
-//! The analyzer: merges all nodes' records in order of time, each packet once.
+//! The analyzer merges the records of all nodes in the order of time, and delivers each packet
+//! once.
 //!
 //! Records wait for a while, so that the records of all nodes can be sorted. In that time the
-//! analyzer may also learn facts that decide about them: that the topology changed, or that a node
-//! was cut off.
+//! analyzer may also learn facts that decide whether a record is delivered: that the topology has
+//! changed, or that a node was cut off.
 
 mod stream;
 mod timeline;
@@ -26,50 +27,51 @@ use stream::Stream;
 use timeline::{BatchFields, SPAN, Timeline, WaitingRecord};
 use topology_history::{OwnershipCheck, RecordOrigin, TopologyHistory};
 
-/// Sessions that are remembered.
+/// How many sessions are remembered.
 const SESSIONS: usize = 1024;
 
-/// Nodes that are followed at once: a cluster's, and as many that have left it.
+/// How many nodes are remembered: those of a full cluster, and as many that have left it.
 const MOST_NODES: usize = 2 * NODES;
 
-/// Most bytes that may wait: 32 bits can count them.
+/// The maximum number of bytes that may wait. 32 bits can count them.
 const MOST_HELD: usize = 1 << 31;
 
-/// A node that was silent for this many nanoseconds no longer influences the cluster's time, and
-/// none of its records wait any more.
+/// If a node is silent for this many nanoseconds, its clock does not influence the cluster's time
+/// any more, and none of its records wait.
 const SILENT: u64 = 5_000_000_000;
 
-/// Sessions that are first seen within this many nanoseconds of the analyzer's start may have begun
-/// before it. Then the previous analyzer had their first batches.
+/// A session that is first seen within this many nanoseconds of the analyzer's start may have begun
+/// before the start. Then the previous analyzer had the session's first batches.
 const YOUNG: u64 = 10_000_000_000;
 
 /// How an analyzer works. Times are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnalyzerSettings {
-    /// The cluster; batches of others are refused.
+    /// The cluster's id. Batches of other clusters are refused.
     pub cluster: u64,
-    /// How long a record waits, at most 4 seconds. At least twice the skew.
+    /// How long a record waits: at most 4 seconds, and at least twice the skew.
     pub hold: u64,
     /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
-    /// Most bytes that wait. Beyond, the oldest records wait less.
+    /// The maximum number of bytes that wait. If there are more, the oldest records wait for less
+    /// time.
     pub most_held: usize,
-    /// Drawn at random.
+    /// A random number.
     pub seed: u64,
     /// When the analyzer begins, in nanoseconds since 1970.
     pub begin: u64,
 }
 
-/// Nanoseconds. A node that hung or was cut off may send its packets this much later, and their
+/// Nanoseconds. If a node hung or was cut off, its packets may come this much later, and their
 /// duplicates are still found.
 const LATE: u64 = 120_000_000_000;
 
 /// Why a batch was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The batch is another cluster's.
+    /// The batch belongs to another cluster.
     Cluster,
-    /// The analyzer already follows as many nodes or sessions as it can.
+    /// The analyzer has as many nodes or sessions as it can have.
     Full,
     /// The batch is a repeat.
     Again,
@@ -80,28 +82,29 @@ pub enum Refusal {
 /// A packet that the analyzer delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivered<'a> {
-    /// The node that captured it.
+    /// The node that captured the packet.
     pub node: NodeId,
-    /// Its link type (`LINKTYPE_`).
+    /// The packet's link type (`LINKTYPE_`).
     pub link: u16,
-    /// The topology by which the node captured it.
+    /// The topology by which the node captured the packet.
     pub revision: Revision,
     /// The packet.
     pub record: Record<'a>,
-    /// The record came too late to be delivered in order.
+    /// Whether the record came too late to be delivered in order.
     pub late: bool,
 }
 
-/// A session's name: the node, its boot, and the session.
+/// What identifies a session: the node, its boot, and the session's number.
 type SessionKey = (NodeId, u64, u64);
 
-/// All nodes' records, each packet once, in the order of time.
+/// Merges the records of all nodes, and delivers each packet once, in the order of time.
 #[derive(Debug)]
 pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    /// By the analyzer's number of the node: its id, and when its last batch came.
+    /// The nodes, in the order of the analyzer's numbers: the node's id, and when its last batch
+    /// came.
     nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
@@ -113,9 +116,9 @@ struct Rules {
     skew: u64,
     topologies: TopologyHistory,
     deduplicator: Deduplicator,
-    /// For each bucket the last time in which it moved: from, to.
+    /// For each bucket, when its last move began and ended.
     moved: Vec<(u64, u64)>,
-    /// All topologies up to this time are known.
+    /// All topologies of the cluster until this time are known.
     known: u64,
     /// Records with earlier stamps are not counted in `doubles` and `refused`.
     since: u64,
@@ -125,7 +128,7 @@ struct Rules {
 }
 
 impl Analyzer {
-    /// An analyzer without records.
+    /// An analyzer that has no records yet.
     pub fn new(settings: AnalyzerSettings) -> Self {
         let hold = settings.hold.min(SPAN - SPAN / 8);
         Self {
@@ -153,20 +156,21 @@ impl Analyzer {
         }
     }
 
-    /// The cluster has a new topology.
+    /// Takes a new topology of the cluster.
     pub fn follow(&mut self, revision: Revision, topology: Topology) {
         self.rules.topologies.follow(revision, topology);
     }
 
-    /// All topologies of the cluster up to `time`, in nanoseconds since 1970, are known. An earlier
-    /// record by an unknown topology is refused after it has waited. A later record is accepted,
-    /// because the analyzer may be cut off from the coordination engine.
+    /// Notes that all topologies of the cluster until `time`, in nanoseconds since 1970, are known.
+    /// If a record is older and its topology is unknown, the record is refused after it has waited.
+    /// A newer record is accepted, because the analyzer may be cut off from the coordination
+    /// engine.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
 
-    /// Sets the counters of doubles and refused records to 0, and counts from `time` on, in
-    /// nanoseconds since 1970.
+    /// Sets the counters of doubles and of refused records to 0. Records are counted from the time
+    /// `time` on, in nanoseconds since 1970.
     pub fn count_from(&mut self, time: u64) {
         self.rules.since = time;
         self.rules.doubles.fill(0);
@@ -177,7 +181,7 @@ impl Analyzer {
     ///
     /// # Errors
     ///
-    /// The batch was refused; a counter says so.
+    /// The batch was refused, and a counter has counted it.
     pub fn take(&mut self, batch: &Batch<'_>, now: u64) -> Result<(), Refusal> {
         let taken = self.admit(batch, now);
         self.timeline
@@ -191,7 +195,7 @@ impl Analyzer {
         taken.map(|_| ())
     }
 
-    /// The number of a batch's node, if the batch is accepted.
+    /// The analyzer's number of the batch's node, if the batch is accepted.
     fn admit(&mut self, batch: &Batch<'_>, now: u64) -> Result<u16, Refusal> {
         let head = &batch.head;
         if head.cluster != self.settings.cluster {
@@ -231,8 +235,8 @@ impl Analyzer {
         Ok(number)
     }
 
-    /// Forgets the node that has been silent longest, if no double of its packets can come any
-    /// more. Returns its number.
+    /// Forgets the node that has been silent for the longest time, if doubles of its packets can't
+    /// come any more. Returns the analyzer's number of the node.
     fn forget_node(&mut self, now: u64) -> Result<usize, Refusal> {
         let oldest = self.nodes.iter().enumerate();
         let oldest = oldest.min_by_key(|(_, (_, heard))| *heard);
@@ -253,8 +257,8 @@ impl Analyzer {
         Ok(at)
     }
 
-    /// Ends the session that has been silent longest, if there are [`SESSIONS`] of them. Its
-    /// records count as another session's of the node.
+    /// If there are [`SESSIONS`] sessions, ends the one that has been silent for the longest time.
+    /// Its records are added to another session of the node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -301,7 +305,7 @@ impl Analyzer {
             stream.until = stream.until.max(put.until);
             stream.captured[usize::from(record.bucket)] += 1;
             first = first.min(record.stamp);
-            // By another topology than the newest, any bucket may move.
+            // If the topology is not the newest one, any bucket may move.
             if record.marked || !is_newest {
                 let moved = &mut self.rules.moved[usize::from(record.bucket)];
                 moved.0 = moved.0.min(record.stamp.saturating_sub(self.settings.skew));
@@ -312,7 +316,7 @@ impl Analyzer {
     }
 
     /// Delivers all records that have waited long enough, the oldest first. `now` is in nanoseconds
-    /// since 1970, as it was for [`take`](Self::take).
+    /// since 1970, and is from the same clock as for [`take`](Self::take).
     pub fn release(&mut self, now: u64, mut give: impl FnMut(&Delivered<'_>)) {
         let until = self.time(now).saturating_sub(self.settings.hold);
         let (rules, nodes) = (&mut self.rules, &self.nodes);
@@ -329,13 +333,13 @@ impl Analyzer {
         rules.forget(self.timeline.due());
     }
 
-    /// The number of delivered time slots. It only grows ([`release`](Self::release)).
+    /// The number of delivered time slots. This number only grows ([`release`](Self::release)).
     pub fn given(&self) -> u64 {
         self.timeline.given()
     }
 
-    /// The value that [`given`](Self::given) reaches when all records of the batch's session that
-    /// have come are delivered or refused. For one session this value never shrinks.
+    /// The value of [`given`](Self::given) at which all records of the batch's session that have
+    /// come are delivered or refused. For one session this value never falls.
     pub fn due(&self, batch: &Head) -> u64 {
         let session = (batch.node, batch.boot, batch.session);
         let stream = self.streams.get(&session);
@@ -353,7 +357,7 @@ impl Analyzer {
         }
     }
 
-    /// The cluster's time: the median of the nodes' time stamps, so that a single wrong clock has
+    /// The cluster's time. It is the median of the nodes' time stamps, so a single wrong clock has
     /// no effect.
     fn time(&self, now: u64) -> u64 {
         let heard = |stream: &&Stream| stream.heard.saturating_add(SILENT) >= now;
@@ -370,36 +374,37 @@ impl Analyzer {
         now.saturating_add_signed(*ahead.select_nth_unstable(at).1)
     }
 
-    /// Whether more bytes wait than allowed. Then call [`release`](Self::release) at once.
+    /// Whether too many bytes wait. If so, call [`release`](Self::release) at once.
     pub fn is_full(&self) -> bool {
         self.timeline.bytes() > self.settings.most_held
     }
 
-    /// A revision of records that is newer than all known topologies.
+    /// The revision of some records that is newer than all known topologies.
     pub fn unheard(&self) -> Option<Revision> {
         self.rules.topologies.unheard()
     }
 
-    /// What the analyzer has counted.
+    /// The analyzer's counters.
     pub fn counters(&self) -> Counters {
         let mut counters = self.rules.counters;
         counters.export_lost += self.streams.values().map(Stream::missing).sum::<u64>();
         counters
     }
 
-    /// Doubles that were removed, by bucket.
+    /// How many doubles were removed, by bucket.
     pub fn doubles(&self) -> &Counts {
         &self.rules.doubles
     }
 
-    /// Records that were refused for their topology (fenced, foreign, unknown), by bucket.
+    /// How many records were refused because of their topology (fenced, foreign, unknown), by
+    /// bucket.
     pub fn refused(&self) -> &Counts {
         &self.rules.refused
     }
 }
 
 impl Rules {
-    /// Delivers a record, or counts why it is refused.
+    /// Delivers a record, or refuses it and counts why.
     fn judge(
         &mut self,
         held: &WaitingRecord,
@@ -458,7 +463,7 @@ impl Rules {
         });
     }
 
-    /// Forgets what is not needed for records after `time`.
+    /// Forgets what only records before `time` need.
     fn forget(&mut self, time: u64) {
         self.deduplicator.forget(time);
         let time = time.saturating_sub(2 * self.skew);

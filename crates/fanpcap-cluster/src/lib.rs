@@ -1,7 +1,8 @@
-//! A capture cluster: several nodes behind a mirror port have each packet once and prove it.
+//! A capture cluster: several nodes behind a mirror port capture each packet once, and prove it.
 //!
-//! The parts are state machines. They do no I/O and read no clock: messages, times and bytes are
-//! arguments, and what is to be done is returned. `fanpcap-clusterd` is the code around them.
+//! The parts are state machines. They do no I/O and read no clock. Messages, times and bytes are
+//! arguments, and the state machines return what must be done. `fanpcap-clusterd` is the code
+//! around them.
 #![forbid(unsafe_code)]
 
 mod identity;

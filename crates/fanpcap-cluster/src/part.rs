@@ -1,10 +1,10 @@
-//! Which buckets are an analyzer's: of `n` analyzers, number `b` modulo `n` has bucket `b`.
+//! Which buckets an analyzer gets: of `n` analyzers, number `b` modulo `n` gets bucket `b`.
 
 use std::net::SocketAddr;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-/// The buckets of one of several analyzers.
+/// The buckets that one of several analyzers gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The analyzer's index, below `count`.
@@ -17,7 +17,7 @@ impl Part {
     /// All buckets.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// The part of the analyzer with this index. `None`: the index is not below `count`.
+    /// The part of the analyzer with this index. `None` if the index is not below `count`.
     pub fn new(index: u16, count: u16) -> Option<Self> {
         (index < count).then_some(Self { index, count })
     }
@@ -28,7 +28,7 @@ impl Part {
         (0..count).map(move |index| Self { index, count })
     }
 
-    /// The part of the analyzer that listens on `listen`. `None`: `analyzers` lacks this address.
+    /// The part of the analyzer that listens on `listen`. `None` if `analyzers` lacks this address.
     pub fn of(listen: SocketAddr, analyzers: &[SocketAddr]) -> Option<Self> {
         if analyzers.len() < 2 {
             return Some(Self::WHOLE);

@@ -1,9 +1,9 @@
 //! The next topology of a cluster, computed from the present one and the nodes that share it.
 //!
-//! The rule that loses no packet: **a bucket keeps its owner until its new owner captures.** Each
-//! change is written as a union first. The owners of the union are the present owners, and its new
-//! owners are the target's. A dead owner stays in the table too: it may only be cut off, and then
-//! it goes on capturing until it reads the next stable topology. By then the new owner captures.
+//! The rule that loses no packet: **the owner of a bucket captures until the new owner captures.**
+//! Each change is written as a union first. The owners of the union are the present owners, and its
+//! new owners are the target's owners. A dead owner stays in the table too. If it is only cut off,
+//! it continues to capture until it reads the next stable topology. By then the new owner captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -23,7 +23,8 @@ mod tests;
 pub struct Member {
     /// Which node.
     pub node: NodeId,
-    /// How many buckets it is due, compared with the others; 0 for a node that is drained.
+    /// The node's share of the buckets, compared with the other members' weights; 0 if the node is
+    /// drained.
     pub weight: u16,
 }
 
@@ -32,13 +33,13 @@ pub struct Member {
 pub struct ChangeTarget {
     /// The members that have a slot, in the order of slots.
     pub nodes: Vec<NodeEntry>,
-    /// The later owner of each bucket.
+    /// The owner of each bucket after the change.
     pub table: Box<Owners>,
-    /// How packets are selected then.
+    /// How packets are selected after the change.
     pub selection: Selection,
-    /// Where records go then.
+    /// Where records go after the change.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets are captured then; `None`: all.
+    /// The filter after the change; `None` if all packets are captured.
     pub filter: Option<Filter>,
 }
 
@@ -46,10 +47,10 @@ impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
     ///
     /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
-    /// table is the paper's, which knows only the weight 0.
+    /// table is the paper's. The paper has no weights other than 0.
     ///
-    /// A node that has a slot keeps it. A newcomer gets the lowest free slot, if there is one: a
-    /// cluster has [`NODES`] slots.
+    /// A node keeps its slot. A newcomer gets the lowest free slot, if one of the [`NODES`] slots
+    /// of a cluster is free.
     pub fn new(
         current: Option<&Topology>,
         members: &[Member],
@@ -90,7 +91,7 @@ impl ChangeTarget {
         }
     }
 
-    /// Whether the topology is this target's, or a union that leads to it.
+    /// Whether the topology has this target, or is a union that leads to it.
     pub fn is_of(&self, topology: &Topology) -> bool {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         let leaves = |entry: &&NodeEntry| topology.new_owners.is_none() || entry.weight > 0;
@@ -111,7 +112,7 @@ impl ChangeTarget {
     }
 }
 
-/// The first topology of a cluster. No node captured before, so it needs no union.
+/// The first topology of a cluster. It needs no union, because no node captured before.
 pub fn first(target: &ChangeTarget) -> Topology {
     Topology {
         epoch: 1,
@@ -126,9 +127,9 @@ pub fn first(target: &ChangeTarget) -> Topology {
 
 /// The topology that begins a change to `target`, from a stable topology or during another change.
 ///
-/// The owners stay, with one exception: a dead owner whose new owner already captures is replaced
-/// by that new owner. Otherwise nobody might capture the bucket for a while. `follows`: whether a
-/// node captures by the present topology.
+/// The owners stay, with one exception. If a dead owner's new owner already captures, the new owner
+/// replaces the dead owner: otherwise no node might capture the bucket for a while. `follows` says
+/// whether a node captures by the present topology.
 pub fn begin(
     current: &Topology,
     target: &ChangeTarget,
@@ -176,8 +177,8 @@ pub fn begin(
     next
 }
 
-/// The stable topology that ends the union `current`. Only nodes that own a bucket or are members
-/// keep their slot. `None` if the topology is no union.
+/// The stable topology that ends the union `current`; `None` if `current` is not a union. Only
+/// nodes that own a bucket or are members keep their slot.
 pub fn complete(current: &Topology, is_member: impl Fn(NodeId) -> bool) -> Option<Topology> {
     let owners = current.new_owners.clone()?;
     let owning: BTreeSet<Slot> = owners.iter().flatten().copied().collect();
@@ -192,7 +193,7 @@ pub fn complete(current: &Topology, is_member: impl Fn(NodeId) -> bool) -> Optio
     Some(next)
 }
 
-/// The same topology with the next epoch, to be written with a greater revision.
+/// The same topology with the next epoch. It must be written with a greater revision.
 pub fn again(current: &Topology) -> Topology {
     Topology {
         epoch: current.epoch + 1,
@@ -200,7 +201,7 @@ pub fn again(current: &Topology) -> Topology {
     }
 }
 
-/// The nodes that get buckets in a union. It ends once they all capture by it.
+/// The nodes that get buckets in a union. The union ends when all of them capture by it.
 pub fn gainers(topology: &Topology) -> BTreeSet<NodeId> {
     let Some(new_owners) = &topology.new_owners else {
         return BTreeSet::new();
@@ -229,8 +230,8 @@ fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
     table
 }
 
-/// The later owners according to the topology, as far as they still have shares. A bucket whose new
-/// owner has no share any more goes back to its owner.
+/// The owners after the present change, if they still have shares. A bucket whose new owner has no
+/// share returns to its present owner.
 fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
     let Some(new_owners) = &topology.new_owners else {
         return topology.owners.clone();
@@ -246,15 +247,15 @@ fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
     }))
 }
 
-/// In how many buckets two tables differ.
+/// How many buckets have different owners in two tables.
 pub fn moves(from: &Owners, to: &Owners) -> usize {
     from.iter().zip(to).filter(|(from, to)| from != to).count()
 }
 
 /// How packets are selected after `current`. While the key is the same, the initial value of the
-/// hash stays: each coordinator may have drawn its own. Another key is a cut: nodes change to it
-/// one after the other, and in that time packets are missed and duplicated. So it waits for the end
-/// of a union.
+/// hash stays, because each coordinator may have its own random value. A change of the key is a
+/// cut: the nodes change one after the other, and meanwhile packets are missed and doubled. So a
+/// change of the key waits for the end of a union.
 fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,
@@ -262,9 +263,8 @@ fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     }
 }
 
-/// The members with their slots: they keep the slots that they have, and others get the lowest free
-/// ones. Slots of all present nodes count as taken, because these nodes are in the union that
-/// follows.
+/// The members with their slots. Members keep their slots, and newcomers get the lowest free slots.
+/// The slots of all present nodes are not free, because these nodes are in the next union.
 fn entries(current: Option<&Topology>, members: &[Member]) -> Vec<NodeEntry> {
     let present = current.map_or(&[][..], |topology| &topology.nodes);
     let mut taken: BTreeSet<Slot> = present.iter().map(|entry| entry.slot).collect();

@@ -1,20 +1,20 @@
 //! Finds the packets that two nodes captured while a bucket moved.
 //!
-//! One packet in twenty of real traffic has a true repeat: a retransmission, a keep-alive. So a
-//! packet that comes again need not be a duplicate. Each node captures a packet once. So an equal
-//! packet from another node is the duplicate of a packet that this other node has not had yet. The
-//! true number of equal packets is that of the node with the most of them. Duplicates have nearly
-//! equal stamps: a repeat from before or after the time of both nodes is a packet of its own.
-//! Duplicates also have the same bucket: if packets are selected in turn, a true repeat has another
-//! bucket.
+//! In real traffic, one packet in twenty has a true repeat: a retransmission or a keep-alive. So a
+//! packet that comes again need not be a duplicate. But each node captures a packet once. So an
+//! equal packet from another node is the duplicate of a packet that this other node has not
+//! delivered yet. The number of different equal packets is that of the node with the most of them.
+//! Duplicates have nearly equal stamps: a packet with another stamp is a true repeat. Duplicates
+//! also have the same bucket: if packets are selected in turn, a true repeat has another bucket.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The most packets that are remembered. Beyond that, a packet never counts as a duplicate.
+/// The maximum number of packets that are remembered. Packets beyond this number never count as
+/// duplicates.
 const MOST: usize = 1 << 20;
 
-/// The most packets that are remembered for late records; about 50 MB.
+/// The maximum number of packets that are remembered for late records; about 50 MB.
 const REMEMBERED: usize = 1 << 18;
 
 /// A packet that was delivered, and the nodes that captured it.
@@ -26,7 +26,7 @@ struct SeenPacket {
 
 type Digest = (u64, u64);
 
-/// The packets of buckets that move.
+/// Remembers the packets of buckets that move.
 #[derive(Debug)]
 pub struct Deduplicator {
     seed: u64,
@@ -39,8 +39,8 @@ pub struct Deduplicator {
 }
 
 impl Deduplicator {
-    /// Stamps of duplicates differ by at most `skew`. Because of `seed`, an attacker can't
-    /// construct two packets that count as one.
+    /// The stamps of duplicates differ by at most `skew`. Because of the random `seed`, an attacker
+    /// can't construct two packets that count as one.
     pub fn new(skew: u64, seed: u64) -> Self {
         Self {
             seed,
@@ -52,7 +52,7 @@ impl Deduplicator {
         }
     }
 
-    /// Remembers packets for `late` nanoseconds more, as far as there is room: their doubles may
+    /// Remembers packets for `late` nanoseconds more, if there is room, because their doubles may
     /// come out of order. Packets with stamps before `begin` were delivered by another analyzer.
     pub fn with_late(self, late: u64, begin: u64) -> Self {
         Self {
@@ -62,8 +62,9 @@ impl Deduplicator {
         }
     }
 
-    /// Whether a packet of `node` with this bucket, bytes on the wire, and captured, is a double.
-    /// Packets come in the order of their stamps, in nanoseconds, except late ones.
+    /// Whether a packet of `node` is a double. `packet` is its bucket, its bytes on the wire, and
+    /// its captured bytes. Except late packets, packets come in the order of their stamps, in
+    /// nanoseconds.
     pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);
@@ -88,7 +89,8 @@ impl Deduplicator {
         false
     }
 
-    /// Whether packets with nearly this stamp are forgotten. Doubles of such packets are not found.
+    /// Whether packets with nearly the stamp `stamp` are forgotten. Doubles of such packets are not
+    /// found.
     pub fn has_forgotten(&self, stamp: u64) -> bool {
         stamp <= self.forgotten.saturating_add(self.skew)
     }
@@ -113,7 +115,7 @@ impl Deduplicator {
         }
     }
 
-    /// 128 bits of two hashes with seeds of their own.
+    /// A digest of 128 bits: two hashes with different seeds.
     fn digest(&self, (bucket, wire_length, captured): (u16, u32, &[u8])) -> Digest {
         let hash = |seed: u64| {
             let mut hasher = DefaultHasher::new();

@@ -10,7 +10,7 @@ use crate::identity::NodeId;
 use crate::loss_account::Counts;
 
 impl Analyzer {
-    /// Each node's missing records: sent, and not received.
+    /// For each node, how many records were sent and not received.
     pub fn missing(&self) -> BTreeMap<NodeId, u64> {
         let mut missing = BTreeMap::new();
         for ((node, _, _), stream) in &self.streams {
@@ -19,7 +19,7 @@ impl Analyzer {
         missing
     }
 
-    /// A node's missing records: sent, and not received.
+    /// How many of a node's records were sent and not received.
     pub fn missing_of(&self, node: NodeId) -> u64 {
         let sessions = self
             .streams
@@ -27,28 +27,29 @@ impl Analyzer {
         sessions.map(|(_, stream)| stream.missing()).sum()
     }
 
-    /// The time in which the node has had nothing to send; `None` if it has something to send.
+    /// The time in which the node had no packets to send; `None` if it has packets to send.
     pub fn quiet(&self, node: NodeId, boot: u64) -> Option<IdleTime> {
         self.newest(node, boot)?.quiet
     }
 
-    /// The time up to which all packets of a node have come or are lost, except packets that its
-    /// CPUs read out of order. In nanoseconds since 1970 by the node's clock; `None` if it has no
+    /// Until this time, all packets of a node have come or are lost, except packets that its CPUs
+    /// read out of order. In nanoseconds since 1970 by the node's clock; `None` if the node has no
     /// session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
         let stream = self.newest(node, boot)?;
         Some(stream.heard.saturating_add_signed(stream.ahead))
     }
 
-    /// The session that was heard last.
+    /// The session whose batch came last.
     fn newest(&self, node: NodeId, boot: u64) -> Option<&Stream> {
         let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
         let newest = sessions.max_by_key(|(_, stream)| stream.heard);
         newest.map(|(_, stream)| stream)
     }
 
-    /// Records that came of a node's sessions that began after `since`, in nanoseconds since 1970
-    /// by the node's clock; by bucket. `None`: there was no such session.
+    /// How many records have come in the node's sessions that began after `since`, by bucket.
+    /// `since` is in nanoseconds since 1970 by the node's clock. `None` if there was no such
+    /// session.
     pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
         let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
         let after = |began: u64| began.saturating_add(self.settings.skew) >= since;

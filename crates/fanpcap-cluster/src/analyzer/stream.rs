@@ -1,4 +1,4 @@
-//! The batches of one session: which came, which came twice, and how many records are missing.
+//! The batches of one session: which came, which are repeats, and how many records are missing.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -6,56 +6,59 @@ use super::Refusal;
 use crate::loss_account::Counts;
 use crate::record::Batch;
 
-/// Batches may come out of order by this many. An older batch is refused, because it is unknown
+/// A batch may come this many batches late. An older batch is refused, because it is unknown
 /// whether it came before.
 const WINDOW: u64 = (WORDS * 64) as u64;
 
-/// Words of the window, a bit for each batch.
+/// The number of words in the window. Each batch has one bit.
 const WORDS: usize = 256;
 
-/// If the first batch that the analyzer sees of a session has a greater number, the session began
-/// when the analyzer was out of reach.
+/// If the first batch that the analyzer gets of a session has a greater number, the session began
+/// while the analyzer was out of reach.
 const FIRST: u64 = 1024;
 
 /// The batches of one session.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
-    /// Number of the batch after the newest.
+    /// The number of the batch after the newest one.
     next: u64,
-    /// Which batches of the window came.
+    /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// Numbers of the first record that counts, and of the one after the newest batch's last.
+    /// The number of the first record that counts, and the number after the newest batch's last
+    /// record.
     records: (u64, u64),
-    /// Records that came.
+    /// How many records came.
     received: u64,
-    /// Records that came, by bucket.
+    /// How many records came, by bucket.
     pub(super) captured: Box<Counts>,
-    /// The least stamp of its records; batches without records do not count.
+    /// The lowest stamp of the session's records. Batches without records do not count.
     pub(super) began: u64,
-    /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
+    /// When the newest batch came. `ahead` is how much its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
     pub(super) ahead: i64,
-    /// When this many time slots are delivered, all records that came are delivered.
+    /// All records that came are delivered when this many time slots are delivered.
     pub(super) until: u64,
-    /// The time in which the session has had nothing to send, if its newest batch says so.
+    /// The time in which the session had no packets to send, if its newest batch is empty.
     pub(super) quiet: Option<IdleTime>,
 }
 
-/// A time in which a session had nothing to send, in nanoseconds since 1970 by the node's clock.
+/// A time in which a session had no packets to send, in nanoseconds since 1970 by the node's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleTime {
-    /// All records that came were captured before.
+    /// All records that came were captured before this time.
     pub since: u64,
-    /// All records that were captured before have come or are lost; 0: not known yet.
+    /// All records that were captured before this time have come or are lost; 0 if that is not
+    /// known yet.
     pub until: u64,
-    /// The stamp of the newest empty batch. When the next empty batch is made, all earlier records
-    /// have been sent.
+    /// The stamp of the newest empty batch. When the next empty batch is made, all records before
+    /// this stamp have been sent.
     newest: u64,
 }
 
 impl Stream {
-    /// A session whose first batch that the analyzer sees is this one. If the analyzer was there
-    /// when the session began (`from_begin`), the batches before it count as lost until they come.
+    /// A session. `batch` is the first batch that the analyzer gets of it. If the analyzer was
+    /// there when the session began (`from_begin`), the batches before `batch` count as lost until
+    /// they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {
@@ -105,7 +108,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Adds the counters of another session of the same node, which is about to be forgotten.
+    /// Adds the counts of another session of the same node, because that session will be forgotten.
     pub(super) fn inherit(&mut self, other: &Self) {
         for (mine, others) in self.captured.iter_mut().zip(other.captured.iter()) {
             *mine += others;
@@ -113,7 +116,7 @@ impl Stream {
         self.began = self.began.min(other.began);
     }
 
-    /// Moves the window so that it reaches a batch.
+    /// Moves the window so that it includes the batch `sequence`.
     fn reach(&mut self, sequence: u64) {
         if sequence >= self.next.saturating_add(WINDOW) {
             self.came.fill(0);
@@ -131,7 +134,7 @@ impl Stream {
         (word, 1 << (sequence % 64))
     }
 
-    /// Records that were sent and did not come.
+    /// How many records were sent and did not come.
     pub(super) fn missing(&self) -> u64 {
         (self.records.1 - self.records.0).saturating_sub(self.received)
     }

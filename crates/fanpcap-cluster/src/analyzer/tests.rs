@@ -1,4 +1,4 @@
-//! Every packet once, whatever nodes and coordinators do.
+//! The analyzer delivers every packet once, whatever nodes and coordinators do.
 
 mod begin;
 
@@ -28,7 +28,7 @@ fn analyzer() -> Analyzer {
     })
 }
 
-/// A topology of the two nodes. `new_owner` is there in a union.
+/// A topology of the two nodes. It is a union if there is a `new_owner`.
 fn topology(owner: u8, new_owner: Option<u8>) -> Topology {
     let table = |slot| -> Box<Owners> { Box::new([Some(Slot(slot)); BUCKETS]) };
     let entry = |slot, node| NodeEntry {
@@ -72,7 +72,7 @@ fn record(stamp: u64, marked: bool, captured: &[u8]) -> Record<'_> {
     }
 }
 
-/// What the analyzer delivered: contents, sorted, and whether stamps were in order.
+/// What the analyzer delivered: the contents, and whether the stamps were in order.
 #[derive(Default)]
 struct Out {
     contents: Vec<Vec<u8>>,
@@ -90,21 +90,21 @@ impl Out {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Union,
-    /// The old node does not get the new topologies and goes on capturing.
+    /// The old node does not get the new topologies, and continues to capture.
     CutOff,
 }
 
-/// When each node loads each revision, in milliseconds, and when the analyzer gets it.
+/// When each node loads each revision, in milliseconds. Also when the analyzer gets each revision.
 #[derive(Clone, Debug)]
 struct Plan {
     change: Change,
-    /// The new node's first and second change; the old one's.
+    /// When the new node and the old node load the second and the third revision.
     new: [u64; 2],
     old: [u64; 2],
     analyzer: [u64; 2],
-    /// By how much each node's stamps are late.
+    /// By how many milliseconds each node's stamps are late.
     late: [u64; 2],
-    /// Whether batches of the nodes come late, by milliseconds.
+    /// By how many milliseconds each node's batches are late.
     delays: [u64; 2],
     packets: Vec<(u64, u8)>,
 }
@@ -122,7 +122,7 @@ prop_compose! {
     ) -> Plan {
         let mut packets = packets;
         packets.sort_unstable();
-        // True repeats come at once, or when no clock can take them for doubles.
+        // True repeats come at once, or so much later that their stamps can't be those of doubles.
         let mut last = [None::<u64>; 256];
         packets.retain(|&(at, content)| {
             let last = &mut last[usize::from(content)];
@@ -133,7 +133,7 @@ prop_compose! {
         Plan {
             change,
             new: [gained, stable[0]],
-            // The old node hears of the union before it hears of its end.
+            // The old node loads the union before it loads the next stable topology.
             old: [lost, stable[1]],
             analyzer: [300 + analyzer[0], 600 + analyzer[1]],
             late,
@@ -144,7 +144,8 @@ prop_compose! {
 }
 
 impl Plan {
-    /// The revision and mark with which a node captures at a millisecond, if it does.
+    /// The revision and the mark with which a node captures at the millisecond `at`; `None` if it
+    /// does not capture.
     fn captures(&self, node: usize, at: u64) -> Option<(Revision, bool)> {
         if node == 0 {
             match (self.change, at) {
@@ -162,14 +163,14 @@ impl Plan {
     }
 }
 
-/// All batches, by when they come.
+/// All batches, in the order in which they come.
 fn batches(plan: &Plan) -> Vec<(u64, Vec<u8>)> {
     let mut batches = Vec::new();
     for (index, id) in [OLD, NEW].into_iter().enumerate() {
         let mut builder = node(id);
         let mut window = 0;
         for &(at, content) in &plan.packets {
-            // A node sends what it has ten times a second.
+            // A node sends its waiting records ten times a second.
             if at / 100 != window {
                 let come = BEGIN + (100 * (window + 1) + plan.delays[index]) * MS;
                 batches.extend(builder.flush().map(|batch| (come, batch)));
@@ -236,7 +237,7 @@ proptest! {
         });
         let mut batches: Vec<_> = packets.collect();
         batches.extend(builder.flush());
-        // The last batch always comes: no gap would show its loss.
+        // The last batch always comes, because no gap would show its loss.
         let last = batches.len() - 1;
         let is_lost = |at: usize| at < last && lost.get(at) == Some(&true);
         let mut missing = 0;
@@ -252,7 +253,7 @@ proptest! {
     }
 }
 
-/// The single batch of these records, in a session of its own.
+/// A batch of these records, in a session of its own.
 fn batch_of(session: u64, records: &[Record<'_>]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(head(OLD, session), 1400, 1);
     for record in records {
@@ -261,7 +262,7 @@ fn batch_of(session: u64, records: &[Record<'_>]) -> Vec<u8> {
     builder.flush().unwrap()
 }
 
-/// The single batch of these records.
+/// A batch of these records.
 fn batch(id: NodeId, revision: u64, records: &[Record<'_>]) -> Vec<u8> {
     let mut builder = node(id);
     for record in records {
@@ -291,7 +292,8 @@ fn what_a_node_does_not_own_is_refused_and_so_is_an_unknown_topology() {
     );
 }
 
-/// The old node hung when the new one took over. What it captured comes ten seconds later.
+/// The old node hung when the new node became the owner. What the old node captured comes ten
+/// seconds later.
 #[test]
 fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     let mut analyzer = analyzer();
@@ -316,7 +318,7 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     analyzer.follow(Revision(2), topology(0, Some(1)));
     send(&mut analyzer, 2, 300..450, 0);
     analyzer.follow(Revision(3), topology(1, None));
-    // The last packet of the union in this bucket is not close to the first of the new topology.
+    // The bucket's last packet in the union comes long before its first packet in the new topology.
     send(&mut analyzer, 3, 450..451, 0);
     send(&mut analyzer, 3, 490..1000, 0);
     let end = BEGIN + 10_000 * MS;
@@ -331,8 +333,8 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     assert!(found == wanted, "{:?}", analyzer.counters());
 }
 
-/// The new node passes over the topology that gave it the bucket, and begins with the next one. The
-/// old node has got neither, and what it captured comes late.
+/// The new node skips the topology that gave it the bucket, and begins with the next one. The old
+/// node has got neither topology, and its packets come late.
 #[test]
 fn the_first_packets_of_an_owner_that_passed_a_topology_over_are_compared_too() {
     let mut analyzer = analyzer();
@@ -426,7 +428,7 @@ fn a_late_record_is_given_out_and_counted() {
 
 #[test]
 fn late_records_that_can_not_be_compared_are_counted() {
-    // Seconds after the begin at which a packet comes, and its double.
+    // When a packet comes, and when its double comes, in seconds.
     for (first, double, wanted) in [(130, 132, (1, 0)), (130, 240, (1, 0)), (130, 260, (0, 1))] {
         let mut analyzer = analyzer();
         let at = |seconds: u64| BEGIN + seconds * 1000 * MS;

@@ -1,20 +1,20 @@
 //! Holds records back for a while and delivers them in the order of their stamps.
 //!
-//! Time is cut into slots of about a millisecond. A record goes into its slot; a slot is sorted
-//! when it is due.
+//! Time is divided into slots of about a millisecond. A record is put into its slot. A slot is
+//! sorted when it is due.
 
 use crate::record::Record;
 
-/// A slot is 2^20 nanoseconds.
+/// The length of a slot in bits: 2^20 nanoseconds.
 const SLOT_BITS: u32 = 20;
 
-/// Slots, 4.3 seconds of them.
+/// The number of slots, for 4.3 seconds.
 const SLOTS: u64 = 4096;
 
-/// Empty slots whose memory is kept for later use.
+/// How many delivered slots keep their memory for later use.
 const SPARE: usize = 64;
 
-/// Nanoseconds that fit into the slots.
+/// The nanoseconds of all slots.
 pub(super) const SPAN: u64 = SLOTS << SLOT_BITS;
 
 /// A record that waits.
@@ -41,12 +41,12 @@ pub(super) struct BatchFields {
     pub(super) link: u16,
 }
 
-/// What happened to a record.
+/// The result of inserting a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Inserted {
-    /// The record came after its slot was delivered.
+    /// Whether the record came after its slot was delivered.
     pub(super) late: bool,
-    /// The record's stamp is further ahead than there are slots.
+    /// Whether the record's stamp is further ahead than there are slots.
     pub(super) ahead: bool,
     /// The record is delivered when [`Timeline::given`] reaches this number.
     pub(super) until: u64,
@@ -58,15 +58,16 @@ struct TimeSlot {
     bytes: Vec<u8>,
 }
 
-/// Records by time.
+/// The waiting records, by time.
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// Memory of delivered slots. Otherwise each slot would keep the memory of its largest burst.
+    /// The memory of delivered slots. Otherwise each slot would keep the memory of its largest
+    /// burst.
     spare: Vec<TimeSlot>,
     /// The first slot that was not delivered.
     due: u64,
-    /// Delivered slots: grows whatever the time does.
+    /// The number of delivered slots. It also grows if the time goes back.
     given: u64,
     bytes: usize,
 }
@@ -82,12 +83,12 @@ impl Timeline {
         }
     }
 
-    /// Bytes held, of packets and of what is known of them.
+    /// The bytes that wait: packets, and what is known about each packet.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Delivered slots.
+    /// The number of delivered slots.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
@@ -142,8 +143,8 @@ impl Timeline {
         }
     }
 
-    /// Delivers what is older than `time`. If the time went back by more than the slots hold,
-    /// delivers everything and begins again at the new time.
+    /// Delivers the records that are older than `time`. If the time goes back by more than the
+    /// slots hold, delivers all records and begins again at the new time.
     pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {

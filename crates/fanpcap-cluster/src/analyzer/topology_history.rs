@@ -1,9 +1,10 @@
-//! Which node had which bucket when: refuses a node's packets of buckets that it no longer had.
+//! Which node had which bucket when. The analyzer refuses a node's packets from buckets that the
+//! node no longer had.
 //!
-//! A node that is cut off from the coordinator goes on capturing by its old topology. Its packets
-//! are accepted until another node has taken over its buckets; later ones are duplicates. Around
-//! the time of the takeover, clocks are not exact enough to decide. So within the skew, equal
-//! packets are searched for.
+//! A node that is cut off from the coordinator continues to capture by its old topology. Its
+//! packets are accepted until another node has taken over its buckets. Later packets are
+//! duplicates. Around the time of the takeover, clocks are not exact enough to decide. So within
+//! the skew, the analyzer searches for equal packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,19 +13,19 @@ use fanpcap_buckets::Slot;
 use crate::identity::{NodeId, Revision};
 use crate::topology::{Phase, Topology};
 
-/// Topologies that are remembered.
+/// How many topologies are remembered.
 const REMEMBERED: usize = 16;
 
 /// Whether the node had the record's bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OwnershipCheck {
-    /// The node has the bucket, alone.
+    /// Only this node has the bucket.
     Owner,
     /// Another node may have the packet too.
     Shared,
     /// Another node has had the bucket for longer than clocks may differ.
     Fenced,
-    /// By its own topology the node has not got the bucket.
+    /// By its own topology the node does not have the bucket.
     Foreign,
     /// The record's topology has not reached the analyzer yet.
     Unknown,
@@ -47,14 +48,14 @@ impl KnownTopology {
 /// The last topologies, and when nodes began to follow them.
 #[derive(Debug, Default)]
 pub(super) struct TopologyHistory {
-    /// The newest last.
+    /// The topologies, the newest last.
     topologies: VecDeque<KnownTopology>,
-    /// The first stamp of each node by each revision.
+    /// For each node, the first stamp of its records by each revision.
     began: BTreeMap<NodeId, VecDeque<(Revision, u64)>>,
 }
 
 impl TopologyHistory {
-    /// Takes a topology. One that is not newer than the newest is dropped.
+    /// Takes a topology. Drops it if it is not newer than all known ones.
     pub(super) fn follow(&mut self, revision: Revision, topology: Topology) {
         if self.newest().is_some_and(|newest| newest >= revision) {
             return;
@@ -84,18 +85,18 @@ impl TopologyHistory {
         self.topologies.back().map(|known| known.revision)
     }
 
-    /// Forgets when a node began.
+    /// Forgets when a node began to follow each topology.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.began.remove(&node);
     }
 
-    /// A revision that a node follows and that is newer than all known topologies.
+    /// A revision that a node follows, and that is newer than all known topologies.
     pub(super) fn unheard(&self) -> Option<Revision> {
         let noted = self.began.values().flatten().map(|(revision, _)| *revision);
         noted.max().filter(|noted| Some(*noted) > self.newest())
     }
 
-    /// Notes that a node captured by a revision at `stamp`.
+    /// Notes that at `stamp` a node captured by `revision`.
     pub(super) fn note(&mut self, node: NodeId, revision: Revision, stamp: u64) {
         let began = self.began.entry(node).or_default();
         match began.iter_mut().find(|(known, _)| *known == revision) {
@@ -109,8 +110,8 @@ impl TopologyHistory {
         }
     }
 
-    /// Checks whether the node had the record's bucket. Without any topology, each node owns what
-    /// it sends.
+    /// Checks whether the node had the record's bucket. If no topology is known, each node owns
+    /// what it sends.
     pub(super) fn check(&self, record: &RecordOrigin, skew: u64) -> OwnershipCheck {
         let Some(newest) = self.topologies.back() else {
             return OwnershipCheck::Owner;
@@ -128,7 +129,7 @@ impl TopologyHistory {
                 Some(Phase::Union) => OwnershipCheck::Shared,
                 Some(Phase::Stable) => OwnershipCheck::Owner,
             },
-            // The analyzer has not got or has forgotten this topology: it may have been a union.
+            // This topology has not come, or is forgotten. It may have been a union.
             None => OwnershipCheck::Shared,
         };
         let newer = |known: &KnownTopology| known.revision > record.revision;
@@ -147,9 +148,9 @@ impl TopologyHistory {
         check
     }
 
-    /// Whether the node got the bucket shortly before the record: packets that the previous owner
-    /// captured at that time may still come. The node may have skipped the topology that gave it
-    /// the bucket, and begun with a later one.
+    /// Whether the node got the bucket shortly before the record. If so, packets that the previous
+    /// owner captured at that time may still come. The node may have skipped the topology that gave
+    /// it the bucket, and have begun with a later one.
     pub(super) fn is_new(&self, record: &RecordOrigin, skew: u64) -> bool {
         let owns = |known: &KnownTopology| {
             let slot = known.slots.get(&record.node).copied();
@@ -170,8 +171,8 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether the bucket's owner in `known` began to capture before the record, by more than the
-    /// skew.
+    /// Whether the bucket's owner in `known` began to capture before the record. The time between
+    /// them must be longer than the skew.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);
@@ -179,7 +180,7 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp > first.saturating_add(skew))
     }
 
-    /// The first stamp of a node by this revision or a later one.
+    /// The first stamp of a node's records by the revision `since` or a later one.
     fn first(&self, node: NodeId, since: Revision) -> Option<u64> {
         let began = self.began.get(&node)?.iter();
         began

@@ -1,8 +1,8 @@
 //! The envelope of a control message: its sender, session and sequence, sealed with the cluster's
 //! key.
 //!
-//! All numbers are big-endian. The message follows the header, and its seal (HMAC-SHA256 over all
-//! before it) ends the datagram.
+//! All numbers are big-endian. The message comes after the header. The seal (HMAC-SHA256 over all
+//! bytes before the seal) ends the datagram.
 
 use std::fmt;
 
@@ -13,16 +13,17 @@ use super::message::{AVPS, Message};
 
 const MAGIC: [u8; 4] = *b"fpcc";
 
-/// The version of this build.
+/// The protocol's version in this build.
 pub const VERSION: u8 = 1;
 
-/// Bytes before the message.
+/// How many bytes come before the message.
 const HEADER: usize = 52;
 
 /// Bytes of the seal.
 pub(crate) const SEAL: usize = 32;
 
-/// Most bytes of a datagram: it fits an Ethernet frame with room for a tunnel's headers.
+/// The maximum number of bytes in a datagram, which fits into an Ethernet frame with room for a
+/// tunnel's headers.
 pub const DATAGRAM: usize = 1400;
 
 const _: () = assert!(HEADER + 2 + AVPS * 5 + SEAL <= DATAGRAM);
@@ -45,24 +46,24 @@ pub enum Role {
     Node = 1,
     /// A coordinator, active or standby.
     Coordinator = 2,
-    /// A command of the operator's.
+    /// A command of the operator.
     Operator = 3,
 }
 
 /// A participant of the control protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
-    /// Its role.
+    /// The participant's role.
     pub role: Role,
-    /// Its number in that role. A node's is its node id.
+    /// The participant's number in that role. For a node, this is its node id.
     pub id: u32,
 }
 
-/// A secret that all of a cluster share.
+/// A secret that all participants of a cluster share.
 #[derive(Clone)]
 pub struct Key {
     id: u8,
-    /// HMAC-SHA256 after the secret, before any data.
+    /// The state of HMAC-SHA256 with the secret, before any data.
     mac: Hmac<Sha256>,
 }
 
@@ -72,44 +73,46 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Fewest bytes of a key: what HMAC-SHA256 gives (RFC 2104, section 3, wants no fewer).
+/// The minimum number of bytes in a key: the length of HMAC-SHA256's result (RFC 2104, section 3,
+/// discourages shorter keys).
 pub const KEY_BYTES: usize = 32;
 
 impl Key {
-    /// The key with these bytes; `None` if they are less than [`KEY_BYTES`].
+    /// The key with these bytes; `None` if there are fewer than [`KEY_BYTES`].
     pub fn new(secret: Vec<u8>) -> Option<Self> {
         let id = mac(&secret, b"key id").finalize().into_bytes()[0];
         let mac = mac(&secret, b"");
         (secret.len() >= KEY_BYTES).then_some(Self { id, mac })
     }
 
-    /// Eight bits of the key's digest. They usually differ for the keys of a cluster.
+    /// Eight bits of the key's digest. The keys of a cluster usually have different ids.
     pub fn id(&self) -> u8 {
         self.id
     }
 
-    /// A secret for another purpose. Only holders of the key can compute it.
+    /// A secret for another purpose, which only holders of the key can compute.
     pub fn derive(&self, purpose: &[u8]) -> [u8; 32] {
         self.mac(purpose).finalize().into_bytes().into()
     }
 
-    /// HMAC-SHA256 of `bytes`, which more bytes may follow.
+    /// The state of HMAC-SHA256 after `bytes`. More bytes may follow.
     pub(crate) fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
         self.mac.clone().chain_update(bytes)
     }
 }
 
-/// The keys of a cluster: one to seal with, and another that is valid while keys are changed.
+/// The keys of a cluster: the one that seals messages, and another one that is valid while keys are
+/// changed.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// Seals what is sent.
+    /// Seals messages, and opens them.
     pub current: Key,
-    /// Also opens what comes.
+    /// Only opens messages.
     pub other: Option<Key>,
 }
 
 impl Keys {
-    /// Checks the seal of `sealed`, which was made with a key of this id.
+    /// Checks the seal of `sealed`. `id` is the id of the key that made the seal.
     pub(crate) fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), Cause> {
         let all = [Some(&self.current), self.other.as_ref()];
         let mut keys = all
@@ -127,20 +130,20 @@ impl Keys {
     }
 }
 
-/// A message with what its envelope says.
+/// A message with the fields of its envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Envelope {
-    /// The protocol's version that it is written in.
+    /// The version of the protocol in which the message is written.
     pub version: u8,
-    /// Who sent it.
+    /// The sender.
     pub sender: Peer,
-    /// The sender's session: a random number that a process draws when it starts.
+    /// The sender's session: a random number that the process makes when it starts.
     pub session: u64,
     /// Counts the sender's messages in this session.
     pub sequence: u64,
-    /// The token that the receiver last gave the sender; 0: it gave none.
+    /// The token that the receiver last gave the sender; 0 if it gave none.
     pub echo: u64,
-    /// The token that the sender gives the receiver; 0: it gives none.
+    /// The token that the sender gives the receiver; 0 if it gives none.
     pub offer: u64,
     /// The message.
     pub message: Message,
@@ -149,26 +152,26 @@ pub struct Envelope {
 /// Why a datagram was refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// It is no control message of this cluster, or too long.
+    /// The datagram is not a control message of this cluster, or is too long.
     Foreign = 0,
-    /// It is sealed with a key that is not valid here.
+    /// The message is sealed with a key that is not valid here.
     Key = 1,
-    /// Its seal is wrong: forged or changed.
+    /// The seal is wrong: the message was forged or changed.
     Seal = 2,
-    /// Its seal is right, and this version can't read the message.
+    /// The seal is right, but this version can't read the message.
     Body = 3,
-    /// It is a repeat.
+    /// The message is a repeat.
     Replay = 4,
-    /// It is not known to be new. The sender is challenged.
+    /// The message may be old. The sender is challenged.
     Stale = 5,
-    /// Its version is not supported.
+    /// The message's version is not supported.
     Version = 6,
-    /// It has a term that no coordinator can have: its sender's clock is far ahead.
+    /// The message has a term that no coordinator can have: the sender's term is far ahead.
     Term = 7,
 }
 
 impl Cause {
-    /// The fault of such datagrams in words, by the causes' numbers.
+    /// What is wrong with such datagrams, in words, in the order of the causes' numbers.
     pub(super) const FAULTS: [&str; 8] = [
         "no control messages of this cluster",
         "sealed with another key",
@@ -199,12 +202,12 @@ impl Envelope {
         out
     }
 
-    /// The message that a datagram has.
+    /// Opens the datagram, and returns its message with the envelope's fields.
     ///
     /// # Errors
     ///
-    /// It does not belong to this cluster. Nothing behind the header is read before the seal is
-    /// checked. The check takes the same time wherever seals differ.
+    /// The datagram does not belong to this cluster. Bytes after the header are not read before the
+    /// seal is checked. The check takes the same time wherever seals differ.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
             return Err(Cause::Foreign);
@@ -239,7 +242,7 @@ pub(crate) fn mac(secret: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// The first eight bytes of at least eight, as a number.
+/// The first eight bytes as a number. `bytes` must have at least eight.
 pub(crate) fn first_eight(bytes: &[u8]) -> u64 {
     bytes[..8]
         .iter()

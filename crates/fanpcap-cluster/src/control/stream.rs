@@ -1,10 +1,10 @@
-//! Frames in the mirrored stream: when each is due, and the numbers by which nodes recognize them.
+//! Frames in the mirrored stream: when they are due, and the numbers by which nodes recognize them.
 //!
 //! Strangers on the monitored link can send frames like the coordinator's. So each frame has a
-//! number that only holders of the cluster's key can compute beforehand: HMAC-SHA256 of its kind,
-//! its sequence and, of a topology update, the revision, which nodes know from the control channel.
-//! Nodes accept each number once. This needs no messages: nodes recognize beacons also while no
-//! coordinator is in reach.
+//! number that only holders of the cluster's key can compute in advance. The number is the
+//! HMAC-SHA256 of the frame's kind and sequence. For a topology update the revision is also an
+//! input, which nodes know from the control channel. Nodes accept each number once. This needs no
+//! messages, so nodes recognize beacons also while no coordinator is in reach.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,12 +34,13 @@ impl std::fmt::Debug for FrameNumbers {
 }
 
 impl FrameNumbers {
-    /// The numbers of a cluster with this key.
+    /// The numbers of the frames of a cluster with this key.
     pub fn new(secret: Vec<u8>, cluster: ClusterId) -> Self {
         Self { secret, cluster }
     }
 
-    /// The number of a frame, never 0. A beacon's does not depend on the revision.
+    /// The number of a frame, which is never 0. The number of a beacon does not depend on the
+    /// revision.
     pub fn of(&self, kind: Kind, revision: Revision, sequence: u64) -> u64 {
         let (which, revision) = match kind {
             Kind::Beacon => (1, 0),
@@ -54,28 +55,28 @@ impl FrameNumbers {
 
 const LABEL: &[u8] = b"fanpcap frame in the stream";
 
-/// A frame, as the sender and the nodes know it.
+/// A frame with the fields that the sender and the nodes compute alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DueFrame {
     /// What it is for.
     pub kind: Kind,
-    /// About the seconds since 1970. No two frames of a kind have the same sequence.
+    /// Roughly the seconds since 1970. No two frames of a kind have the same sequence.
     pub sequence: u64,
-    /// Its number; 0: nodes must not accept the frame of this sequence.
+    /// The frame's number. 0 if nodes must not accept the frame with this sequence.
     pub number: u64,
 }
 
-/// How often the turns of [`SelectionKey::RoundRobin`] begin again without a change, in seconds: a
-/// node that lost a packet may be out of turn for this time.
+/// With [`SelectionKey::RoundRobin`], nodes count turns from the beginning at least this often, in
+/// seconds. A node that lost a packet may be out of turn for this time.
 const AGAIN: u64 = 8;
 
 /// Computes the frames that the active coordinator sends into the monitored link.
 #[derive(Debug)]
 pub struct FrameSender {
     numbers: FrameNumbers,
-    /// The last beacon's sequence.
+    /// The sequence of the last beacon.
     beacon: u64,
-    /// The last topology update: its topology and its sequence.
+    /// The revision and the sequence of the last topology update.
     update: (Revision, u64),
 }
 
@@ -89,14 +90,14 @@ impl FrameSender {
         }
     }
 
-    /// Uses another key from now on.
+    /// Uses the numbers of another key from now on.
     pub fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.numbers = numbers;
     }
 
-    /// The frames that are due at a time, in seconds since 1970: a beacon each second; and where
-    /// packets are selected in turn, an update once all nodes of a topology wait for it, and every
-    /// 8 seconds.
+    /// The frames that are due at the time `now`, in seconds since 1970. A beacon is due each
+    /// second. Where packets are selected in turn, an update is due when all nodes of a topology
+    /// wait for it, and again every 8 seconds.
     pub fn due(&mut self, view: &View, now: u64) -> Vec<DueFrame> {
         let mut due = Vec::new();
         if !view.leads {
@@ -118,8 +119,8 @@ impl FrameSender {
         due
     }
 
-    /// Seconds in which no beacon is due because the clock was set back: nodes accept no beacon
-    /// that is older than the last. 0: the clock was not set back.
+    /// For how many seconds no beacon is due because the clock was set back; 0 if it was not. Nodes
+    /// accept no beacon that is older than the last one.
     pub fn behind(&self, now: u64) -> u64 {
         self.beacon.saturating_sub(now)
     }
@@ -133,8 +134,9 @@ impl FrameSender {
     }
 }
 
-/// The revision of a topology by which packets are selected in turn, if each node that has buckets
-/// by it has acknowledged it. A union does not wait for nodes that are dead: others take over.
+/// The topology's revision, if packets are selected in turn and all nodes that have buckets have
+/// acknowledged the topology. A union does not wait for dead nodes: the other owners of their
+/// buckets capture.
 fn awaited(view: &View) -> Option<Revision> {
     let (revision, topology) = view.topology.as_ref()?;
     if topology.selection.key != SelectionKey::RoundRobin {
@@ -158,14 +160,14 @@ fn awaited(view: &View) -> Option<Revision> {
 /// The last beacon that a node has accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeardBeacon {
-    /// Its sequence.
+    /// The beacon's sequence.
     pub sequence: u64,
-    /// How long ago it came.
+    /// How long ago the beacon came.
     pub ago: Duration,
 }
 
 impl HeardBeacon {
-    /// Whether it is so recent that the sender is alive and the mirror works.
+    /// Whether the beacon is so recent that the sender is alive and the mirror works.
     pub fn is_recent(&self) -> bool {
         self.ago < SILENCE
     }
@@ -174,7 +176,8 @@ impl HeardBeacon {
 /// After this time without a beacon there is no sender, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
-/// For this time, a node goes by the last beacon's sequence and not by its own clock.
+/// For this time after a beacon, a node computes sequences from the beacon and not from its own
+/// clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
 /// Numbers are announced for this many seconds ahead. The agent may be gone for as long, and its
@@ -184,13 +187,13 @@ const AHEAD: u64 = 32;
 /// Computes the numbers that a node's agent announces to its BPF program.
 #[derive(Debug)]
 pub struct FrameListener {
-    /// One for each of the cluster's keys.
+    /// The numbers for each of the cluster's keys.
     numbers: Vec<FrameNumbers>,
     /// The index of the key in use.
     key: usize,
-    /// The sequence up to which numbers were announced, for this topology.
+    /// The last announced sequence, and the revision for which it was announced.
     announced: Option<(u64, Revision)>,
-    /// The greatest sequence of a beacon that came.
+    /// The greatest sequence of a beacon that has come.
     last: u64,
     /// Whether an earlier agent may have announced numbers to the BPF program.
     is_successor: bool,
@@ -218,18 +221,18 @@ impl FrameListener {
         self.numbers = numbers;
     }
 
-    /// Whether the cluster has a key. Without one, no frame is accepted.
+    /// Whether the cluster has a key. Without a key, no frame is accepted.
     pub fn is_able(&self) -> bool {
         !self.numbers.is_empty()
     }
 
-    /// Announces everything again, because there is a new BPF program.
+    /// Forgets what was announced, because there is a new BPF program.
     pub fn restart(&mut self) {
         self.announced = None;
     }
 
-    /// The numbers to announce at a time, in seconds since 1970, for a node that last heard this
-    /// beacon, and that follows, or waits for, the topology of this revision.
+    /// The numbers to announce at the time `now`, in seconds since 1970. `heard` is the node's last
+    /// beacon. `revision` is the topology that the node follows or waits for.
     pub fn due(
         &mut self,
         now: u64,
@@ -259,8 +262,8 @@ impl FrameListener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // A frame that was lost must not be accepted later. The update of a second follows its
-        // beacon.
+        // A frame that was lost must not be accepted later. The update of a second comes after the
+        // beacon of the same second.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,
@@ -270,7 +273,7 @@ impl FrameListener {
         let lost_updates = begin.max(before)..self.last;
         let from = begin.max(upto + 1);
         let beacons = from.max(self.last + 1)..=end;
-        // An earlier agent has announced the update behind the last beacon.
+        // An earlier agent has already announced the update that comes after the last beacon.
         let behind = self.last + u64::from(std::mem::take(&mut self.is_successor));
         let updates = if known == revision { from } else { begin }.max(behind)..=end;
         let lost_beacons = lost_beacons.map(|sequence| none(Kind::Beacon, sequence));
@@ -282,8 +285,8 @@ impl FrameListener {
             .collect()
     }
 
-    /// While keys are changed, the coordinator may have another one first: the keys are tried in
-    /// turn.
+    /// Changes the key in use while no beacon comes: while keys are changed, the coordinator may
+    /// use another key first.
     fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {

@@ -1,40 +1,39 @@
-//! A coordinator's term: of several active coordinators, nodes follow the one with the greatest
-//! term.
+//! A coordinator's term. If several coordinators lead, nodes follow the one with the greatest term.
 
 use std::fmt;
 
 use crate::identity::Revision;
 
-/// Most coordinators of a cluster. Their numbers are below this one.
+/// The maximum number of coordinators in a cluster. Each coordinator's number is below it.
 pub const COORDINATORS: u8 = 16;
 
-/// The greatest round.
+/// The greatest round of a term.
 const LAST: u32 = u32::MAX / COORDINATORS as u32;
 
-/// How far a term may be ahead of all that its receiver knows, in rounds.
+/// How many rounds a term may be ahead of all terms that the receiver knows.
 const AHEAD: u32 = LAST / 4;
 
-/// A period in which one coordinator is the active one. The greater term counts.
+/// A period in which one coordinator is the active one. Of two terms, the greater one counts.
 ///
-/// The upper 28 bits are its round, a counter that coordinators store. The lower 4 are the
-/// coordinator's number, so that no two coordinators ever have the same term, even if they can't
+/// The upper 28 bits are the term's round, a counter that coordinators store. The lower 4 bits are
+/// the coordinator's number. So no two coordinators ever have the same term, even if they can't
 /// hear each other. No coordinator has term 0.
 ///
-/// A coordinator's next round is one more than all rounds it knows. One that has lost its file may
-/// repeat a term until it hears of a greater one. Then the counts of the two processes differ,
-/// because each process draws where it begins to count.
+/// A coordinator's next round is one more than all rounds that it knows. A coordinator that has
+/// lost its file may repeat a term until it hears of a greater one. Then the revisions of the two
+/// processes differ, because each process begins to count at a random number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Term(pub u32);
 
 impl Term {
-    /// The term after this one of the coordinator `number`.
+    /// The next term of the coordinator `number`, if this term is the greatest known one.
     pub fn next(self, number: u8) -> Self {
         let round = (self.round() + 1).min(LAST);
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))
     }
 
-    /// Whether a coordinator may have this term, for a receiver that knows of the term `known`. A
-    /// term that is far ahead is a mistake, and would leave no greater terms.
+    /// Whether a coordinator may have this term, if the receiver knows of the term `known`. A term
+    /// that is far ahead is a mistake: soon no greater term would be left.
     pub fn is_plausible(self, known: Self) -> bool {
         self.round() <= known.round().saturating_add(AHEAD).min(LAST - 1)
     }
@@ -43,15 +42,15 @@ impl Term {
         self.0 / u32::from(COORDINATORS)
     }
 
-    /// The term in which a revision was given.
+    /// The term in which `revision` was given.
     pub fn of(revision: Revision) -> Self {
         let [upper, _] = super::avp::halves(revision.0);
         Self(upper)
     }
 
     /// The first revision of this term that is newer than `last`; `None` if there is none. The
-    /// count of a term begins after `begin`, which each process draws at random: a coordinator that
-    /// has lost its file may get the same term again, and must not give a revision twice.
+    /// revisions of a term begin after `begin`, which is random for each process. A coordinator
+    /// that has lost its file may get the same term again, and must not give a revision twice.
     pub fn after(self, last: Option<Revision>, begin: u32) -> Option<Revision> {
         let begin = super::avp::joined(self.0, begin);
         let last = last.map_or(begin, |last| last.0.max(begin));

@@ -1,4 +1,4 @@
-//! Topologies as bytes: written and read, damaged, and not topologies at all.
+//! Topologies as bytes: encoded and decoded, damaged, and bytes that are not topologies.
 
 use super::*;
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ proptest! {
     }
 }
 
-/// Two nodes, of which one gets all buckets of the other.
+/// A union of two nodes. One node gets all buckets of the other.
 fn pair() -> Topology {
     Topology {
         epoch: 9,
@@ -150,7 +150,8 @@ fn a_filter_whose_text_has_lines_of_its_own_is_refused() {
 fn what_no_encoder_writes_is_refused() {
     let good = pair().encode();
     assert_eq!(Topology::decode(&good), Some(pair()));
-    // The version, the key, a slot, an owner, the phase, and a new owner that is the owner already.
+    // The position of a byte and its wrong value: the version, the key, a slot, an owner, the
+    // phase, and a new owner that is the owner already.
     let others = [
         (0, 3),
         (9, 5),

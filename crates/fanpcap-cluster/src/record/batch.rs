@@ -1,20 +1,20 @@
-//! A batch: packets of one node under one topology, one after the other.
+//! A batch: packets that one node captured by one topology, in the order of capture.
 //!
-//! Behind the head:
+//! After the head:
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
-//! | 40 | 8 | revision of the topology by which the node captured them |
-//! | 48 | 8 | number of the batch in its session |
-//! | 56 | 8 | number of its first record in its session |
+//! | 40 | 8 | revision of the topology by which the node captured the packets |
+//! | 48 | 8 | number of the batch in the session |
+//! | 56 | 8 | number of the batch's first record in the session |
 //! | 64 | 8 | stamp: nanoseconds since 1970 of the first record |
-//! | 72 | 2 | records |
+//! | 72 | 2 | number of records |
 //! | 74 | 2 | link type |
 //! | 76 | 4 | 0 |
 //!
-//! A record is 12 bytes, then the packet's first bytes: nanoseconds since the batch's stamp
-//! (signed, 4), bytes on the wire (4), bytes captured (2), bucket (2; the highest bit is the
-//! union's mark).
+//! A record is 12 bytes, and then the packet's first bytes. The 12 bytes are: nanoseconds since the
+//! batch's stamp (signed, 4), bytes on the wire (4), bytes captured (2), and the bucket (2), whose
+//! highest bit is set for a packet captured in a union.
 
 use super::Record;
 use super::head::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError};
@@ -33,11 +33,11 @@ const BUCKET: u16 = 0x0fff;
 pub struct Origin {
     /// The topology by which the node captured.
     pub revision: Revision,
-    /// Number of the batch in its session.
+    /// The number of the batch in its session.
     pub sequence: u64,
-    /// Number of its first record in its session.
+    /// The number of the batch's first record in its session.
     pub first: u64,
-    /// Link type of the packets (`LINKTYPE_`).
+    /// The link type of the packets (`LINKTYPE_`).
     pub link: u16,
 }
 
@@ -58,7 +58,8 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     ///
-    /// It is not a batch, or one of its records goes beyond its end or has a bucket above 4095.
+    /// The message is not a batch, or one of its records goes beyond its end or has a bucket above
+    /// 4095.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let head = Head::of_whole(bytes, Kind::Records)?;
         let body = bytes.get(BATCH_BYTES..);
@@ -100,17 +101,17 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Number of records.
+    /// The number of records.
     pub fn len(&self) -> u16 {
         self.count
     }
 
-    /// Whether it has no record. A node that has nothing to send sends such batches to say so.
+    /// Whether the batch has no record. A node that has no packets to send sends empty batches.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The first record's stamp. An empty batch has one too: when it was made.
+    /// The first record's stamp. An empty batch has the time when it was made.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -150,7 +151,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Fills batches of a session.
+/// Makes the batches of a session.
 #[derive(Clone, Debug)]
 pub struct BatchBuilder {
     head: Head,
@@ -162,7 +163,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Begins a session whose batches have up to `size` bytes, and never more than a message may
+    /// Begins a session whose batches have up to `size` bytes, but not more than a message may
     /// have.
     pub fn new(head: Head, size: usize, link: u16) -> Self {
         let least = BATCH_BYTES + RECORD_BYTES + 64;
@@ -184,29 +185,31 @@ impl BatchBuilder {
         }
     }
 
-    /// Number of the next batch.
+    /// The number of the next batch.
     pub fn sequence(&self) -> u64 {
         self.origin.sequence
     }
 
-    /// The newest batch will not be sent: the next one gets its number. The records keep theirs, so
-    /// that an analyzer counts those that are lost, and waits for no batch that never comes.
+    /// Gives the number of the newest batch to the next batch, because the newest one will not be
+    /// sent. The records keep their numbers. So an analyzer counts the lost records, and does not
+    /// wait for the batch.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }
 
-    /// The number of records in the batches so far, without records that wait.
+    /// The number of records in all batches that have ended, without records that still wait.
     pub fn first(&self) -> u64 {
         self.origin.first
     }
 
-    /// Whether no record waits.
+    /// Whether no record waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Adds a record that was captured by the topology of `revision`. A packet that does not fit
-    /// into an empty batch is cut off. Returns the batch before it if that one ends here.
+    /// into an empty batch is cut off. If the record needs another batch, ends the present batch
+    /// and returns it.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];
@@ -241,12 +244,12 @@ impl BatchBuilder {
         self.count += 1;
     }
 
-    /// The batch that waits for more records, if it has one.
+    /// Ends the batch whose records wait, and returns it; `None` if no record waits.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
         (self.count > 0).then(|| self.finish())
     }
 
-    /// A batch without records: says that there was none to send until `now`.
+    /// A batch without records. It says that the node had no packets to send until `now`.
     pub fn idle(&mut self, revision: Revision, now: u64) -> Option<Vec<u8>> {
         if self.count > 0 {
             return None;

@@ -1,13 +1,14 @@
-//! Counts on the wire: a node's report, of the buckets of one analyzer.
+//! Counts in messages: a node's report for the buckets of one analyzer.
 //!
-//! A connection loses no message, and counts only grow. So a report has each count as the
-//! difference to the report before it in the same connection; the first one, to 0.
+//! A connection loses no message, and counts only grow. So a report has the difference between each
+//! count and the count in the connection's last report. The first report has the difference to 0.
 //!
-//! After the head, each 8 bytes: since, stamp, revision, ring, beacon's number, beacon's time; then
-//! the analyzer's index (2), the number of analyzers (2), 0 (4). Then, of each bucket of this
-//! analyzer: twice the difference of the packets seen, plus 1 if the differences of the packets
-//! captured and shared follow; else these two are 0. The three are varints: seven bits a byte, the
-//! low ones first, and the highest bit in all bytes but the last.
+//! After the head come fields of 8 bytes: since, stamp, revision, ring, the beacon's number, and
+//! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
+//! Then come one or three varints for each bucket of this analyzer. The first is twice the
+//! difference of the packets seen. It is greater by 1 if the differences of the packets captured
+//! and shared follow; else these two are 0. A varint has seven bits in each byte, the low bits
+//! first, and the highest bit is set in all bytes but the last.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -19,13 +20,13 @@ use crate::part::Part;
 
 const COUNTS_BYTES: usize = HEAD_BYTES + 56;
 
-/// Most bytes of a varint.
+/// The maximum number of bytes in a varint.
 const VARINT_BYTES: usize = 10;
 
-/// Bits of a count of packets seen: a bit is lost with the factor of two.
+/// The bits of a count of packets seen. The factor of two in the varint costs one bit.
 const SEEN: u64 = u64::MAX >> 1;
 
-/// Packets seen, captured and shared, of each bucket, according to the last report.
+/// The packets seen, captured and shared for each bucket, according to the last report.
 type Before = Vec<[u64; 3]>;
 
 /// Writes a node's reports for one connection to an analyzer.
@@ -37,8 +38,8 @@ pub struct CountsEncoder {
 }
 
 impl CountsEncoder {
-    /// Reports to the analyzer that has this part of the buckets, from the cluster and session of
-    /// `head`.
+    /// Writes reports for the analyzer that has the buckets of `part`. The cluster and the session
+    /// come from `head`.
     pub fn new(head: Head, part: Part) -> Self {
         let kind = Kind::Counts;
         Self {
@@ -48,12 +49,12 @@ impl CountsEncoder {
         }
     }
 
-    /// Another connection begins: the next report is the first one.
+    /// Begins again for another connection: the next report is the connection's first one.
     pub fn restart(&mut self) {
         self.before.fill([0; 3]);
     }
 
-    /// A message with the report. Of packets seen, a count has 63 bits.
+    /// Makes a message with the report. A count of packets seen has 63 bits.
     pub fn encode(&mut self, report: &Report) -> Vec<u8> {
         let mut message = Vec::with_capacity(COUNTS_BYTES + 4 * BUCKETS);
         let summary = &report.summary;
@@ -101,13 +102,13 @@ pub struct CountsDecoder {
 }
 
 impl CountsDecoder {
-    /// Reads the connection's next report, and the part of the buckets that it has: the counts of
-    /// other buckets are 0.
+    /// Reads the connection's next report. Also returns the part of the buckets that the report
+    /// has. The counts of other buckets are 0.
     ///
     /// # Errors
     ///
-    /// The message is no report, or it has another part than the one before. Then no later report
-    /// of the connection can be read either.
+    /// The message is not a report, or has another part than the report before. Then no later
+    /// report of the connection can be read.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<(Part, Report), MessageError> {
         let head = Head::of_whole(bytes, Kind::Counts)?;
         let rest = bytes.get(COUNTS_BYTES..);
@@ -141,7 +142,7 @@ impl CountsDecoder {
         Ok((part, report))
     }
 
-    /// Adds the differences. `None`: the bytes are too few or too many for these buckets.
+    /// Adds the differences. `None` if there are too few or too many bytes for these buckets.
     fn add(&mut self, part: Part, mut rest: &[u8]) -> Option<()> {
         self.before.resize(BUCKETS, [0; 3]);
         for bucket in part.buckets() {
@@ -165,7 +166,8 @@ fn put_varint(message: &mut Vec<u8>, mut count: u64) {
     message.push((count & 0x7f) as u8);
 }
 
-/// Takes a varint off the bytes; `None` if it does not end there, or is beyond 64 bits.
+/// Takes a varint from the beginning of the bytes. `None` if the varint does not end within the
+/// bytes, or exceeds 64 bits.
 fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut count = 0;
     for at in 0..VARINT_BYTES {

@@ -1,8 +1,9 @@
-//! The head that all messages between nodes and analyzers begin with, and the acknowledgement.
+//! The head of all messages between nodes and analyzers, and the acknowledgement.
 //!
-//! A message is a part of a TCP stream. All numbers are in network byte order. Versions of fanpcap
-//! share a cluster: bytes that are 0 here are not looked at, so that a later version may use them
-//! for optional fields. Any other change needs another version number, which this version refuses.
+//! A message is a part of a TCP stream. All numbers are in network byte order. Nodes of different
+//! versions of fanpcap may be in one cluster. So a receiver ignores bytes that are 0 here, and a
+//! later version may use these bytes for optional fields. Any other change needs another version
+//! number, which this version refuses.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
@@ -13,65 +14,65 @@
 //! | 8 | 4 | bytes of the whole message |
 //! | 12 | 4 | node |
 //! | 16 | 8 | cluster |
-//! | 24 | 8 | boot: drawn when the node's machine booted |
-//! | 32 | 8 | session: drawn when the sender began to count batches |
+//! | 24 | 8 | boot: random number, made when the node's machine booted |
+//! | 32 | 8 | session: random number, made when the sender began to count batches |
 
 use std::fmt;
 
 use crate::identity::NodeId;
 
-/// Bytes of the head.
+/// The number of bytes in the head.
 pub const HEAD_BYTES: usize = 40;
 
-/// Most bytes of a message. A report of all buckets fits, whatever its counts are.
+/// The maximum number of bytes in a message. A report of all buckets fits, whatever its counts are.
 pub const MESSAGE_BYTES: usize = 1 << 17;
 
-/// Bytes of an acknowledgement.
+/// The number of bytes in an acknowledgement.
 pub const ACK_BYTES: usize = HEAD_BYTES + 8;
 
 const MAGIC: [u8; 4] = *b"FNPR";
 const VERSION: u8 = 1;
 
-/// The contents of a message after its head.
+/// What a message contains after its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Packets.
     Records = 1,
     /// What a node has counted.
     Counts = 2,
-    /// From an analyzer: which batches it has.
+    /// An analyzer's answer: which batches it has.
     Ack = 3,
 }
 
-/// What all messages begin with.
+/// The fields with which all messages begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// What follows.
+    /// What the message contains.
     pub kind: Kind,
     /// Bytes of the whole message.
     pub length: usize,
-    /// Which cluster.
+    /// The cluster's id.
     pub cluster: u64,
-    /// The node that sends, or whose batches are acknowledged.
+    /// The node that sends the message, or whose batches are acknowledged.
     pub node: NodeId,
-    /// Drawn when the node's machine booted.
+    /// A random number, made when the node's machine booted.
     pub boot: u64,
-    /// Drawn when the sender began to count batches.
+    /// A random number, made when the sender began to count batches.
     pub session: u64,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageError {
-    /// It does not begin as a message does.
+    /// The bytes do not begin with the four bytes of a message.
     Magic,
-    /// A version that this build does not read.
+    /// The version of the message, which this build does not read.
     Version(u8),
-    /// This build does not know this kind, or another kind was expected here.
+    /// The kind of the message, which this build does not know or does not expect here.
     Kind(u8),
-    /// Its length is too small, too great, or not the number of bytes.
+    /// The length of the message is too small, too great, or not the number of bytes.
     Length(usize),
-    /// A count that does not fit the bytes, or a bucket or number out of range.
+    /// A count does not fit the bytes, or a bucket or a number is out of range.
     Body,
 }
 
@@ -98,12 +99,13 @@ impl fmt::Display for MessageError {
 impl std::error::Error for MessageError {}
 
 impl Head {
-    /// Reads a head. Bytes may follow, or be missing yet: a TCP driver reads
-    /// [`length`](Self::length) of them.
+    /// Reads a head. The rest of the message may follow, or may not have come yet. A TCP driver
+    /// reads [`length`](Self::length) bytes in all.
     ///
     /// # Errors
     ///
-    /// The rest can't be read; on a TCP connection, nothing after it can be read either.
+    /// The rest of the message can't be read. On a TCP connection, later messages can't be read
+    /// either.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(MessageError::Length(bytes.len()));
@@ -131,7 +133,7 @@ impl Head {
         })
     }
 
-    /// Reads the head of a whole message of `kind`.
+    /// Reads the head of `bytes`, which must be one whole message of the kind `kind`.
     pub(super) fn of_whole(bytes: &[u8], kind: Kind) -> Result<Self, MessageError> {
         let head = Self::decode(bytes)?;
         if head.kind != kind {
@@ -154,7 +156,7 @@ impl Head {
     }
 }
 
-/// Writes the length of the message that begins at `message`'s start into its head.
+/// Writes the number of bytes of the message into its head.
 pub(super) fn complete(message: &mut [u8]) {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     message[8..12].copy_from_slice(&length.to_be_bytes());
@@ -174,7 +176,7 @@ pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// The bytes are no acknowledgement.
+/// The bytes are not an acknowledgement.
 pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
     let head = Head::of_whole(bytes, Kind::Ack)?;
     if bytes.len() != ACK_BYTES {

@@ -4,7 +4,7 @@ use super::*;
 use crate::topology::Phase;
 use std::collections::BTreeMap;
 
-/// All nodes are alive and follow, except the listed ones.
+/// Says which nodes are dead or do not follow yet. All other nodes are alive and follow.
 #[derive(Default)]
 struct Nodes {
     dead: Vec<u32>,
@@ -17,7 +17,7 @@ fn begin(current: &Topology, target: &ChangeTarget, nodes: &Nodes) -> Topology {
 }
 
 impl ChangeTarget {
-    /// How many buckets get another owner between the topology's target and this one.
+    /// How many buckets have another owner in this target than in the topology's target.
     fn moves_from(&self, topology: &Topology) -> usize {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         moves(table, &self.table)
@@ -35,7 +35,7 @@ fn target(current: Option<&Topology>, members: &[Member]) -> ChangeTarget {
     ChangeTarget::new(current, members, Selection::default(), &[]).expect("somebody has a weight")
 }
 
-/// How many buckets each node has in the end.
+/// How many buckets each node will own when the change has ended.
 fn shares(topology: &Topology) -> BTreeMap<u32, usize> {
     let mut shares = BTreeMap::new();
     for slot in topology
@@ -75,7 +75,7 @@ fn a_join_moves_only_what_the_newcomer_gets() {
     assert_eq!((stable.check(), stable.phase()), (Ok(()), Phase::Stable));
     assert!(three.is_of(&stable));
     assert_eq!(complete(&stable, |_| true), None);
-    // Nobody's slot has changed.
+    // No node's slot has changed.
     assert_eq!(
         stable.entry(NodeId(7)).map(|entry| entry.slot),
         Some(Slot(0))
@@ -115,13 +115,14 @@ fn a_new_owner_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     let two = target(Some(&three), &[member(1, 1), member(3, 1)]);
     let union = begin(&three, &two, &lost);
     let again = target(Some(&union), &[member(1, 1), member(3, 5)]);
-    // Both new owners capture already: their buckets can move, and they own the dead node's
-    // buckets.
+    // Both new owners capture already. So their buckets can move, and they become the owners of the
+    // dead node's buckets.
     let change = begin(&union, &again, &lost);
     assert_eq!(change.check(), Ok(()));
     assert_eq!(change.owners, *union.new_owners.as_ref().expect("a union"));
     assert_eq!(change.entry(NodeId(2)), None);
-    // Node 1 does not capture yet: the dead node, which may only be cut off, stays the owner.
+    // Node 1 does not capture yet. So the dead node stays the owner, because it may only be cut
+    // off.
     let late = Nodes {
         dead: vec![2],
         late: vec![1],
@@ -173,7 +174,7 @@ fn another_key_waits_for_the_end_of_a_union_and_cuts() {
     assert!(!cut.is_of(&stable));
     let next = begin(&stable, &cut, &Nodes::default());
     assert_eq!((next.selection, next.phase()), (flows, Phase::Stable));
-    // The initial value alone changes nothing.
+    // If only the initial value of the hash differs, the selection does not change.
     let other = Selection {
         initial: 9,
         ..flows

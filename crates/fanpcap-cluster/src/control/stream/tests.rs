@@ -1,4 +1,4 @@
-//! The sender's frames are the ones that nodes wait for, whatever their clocks say.
+//! The sender's frames are the ones that nodes wait for, even if the clocks differ.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,7 +17,7 @@ fn numbers(secret: u8) -> FrameNumbers {
     FrameNumbers::new(vec![secret; 32], ClusterId::of_name("lab"))
 }
 
-/// A cluster of two nodes that take packets in turn by the topology 9.
+/// A cluster of two nodes that capture packets in turn, with the topology 9.
 fn view() -> View {
     let live = |node| LiveNode {
         announcement: Announcement {
@@ -60,7 +60,7 @@ fn kinds(due: &[DueFrame]) -> Vec<(Kind, u64)> {
     due.iter().map(|due| (due.kind, due.sequence)).collect()
 }
 
-/// What a BPF program does with the agent's announcements and the sender's frames.
+/// Takes a frame as a BPF program does that knows the agent's announcements.
 fn take(announced: &mut Announced, due: &DueFrame) -> bool {
     let frame = InLine {
         kind: due.kind,
@@ -112,7 +112,7 @@ fn an_update_is_sent_once_all_wait_for_it_and_again_later() {
     }
     let both = [(Kind::Beacon, 108), (Kind::Update, 108)];
     assert_eq!(kinds(&sender.due(&view, 108)), both);
-    // A standby, and a leader whose clock was set back, send nothing.
+    // A standby sends no frames. A leader whose clock was set back sends none either.
     assert_eq!(sender.behind(108), 0);
     assert_eq!(kinds(&sender.due(&view, 50)), []);
     assert_eq!(sender.behind(50), 58);
@@ -177,7 +177,7 @@ fn an_update_that_was_lost_is_not_taken_later() {
             ago: Duration::ZERO,
         };
         announce(&mut announced, listener.due(now, Some(heard), Revision(9)));
-        // It may still come behind its own beacon.
+        // A lost update may still come right after its own beacon.
         for due in lost.iter().filter(|due| due.sequence < now) {
             assert!(!take(&mut announced, due), "replayed at {now}: {due:?}");
         }
@@ -236,13 +236,13 @@ fn keys_change_while_beacons_go_on() {
         !is_taken
     });
     let missed: Vec<u64> = missed.collect();
-    // Until the other key's turn comes.
+    // Beacons are missed until the listener tries the other key.
     assert!(
         missed.iter().all(|now| (730..739).contains(now)),
         "{missed:?}"
     );
-    // A listener without the new key accepts nothing any more; after its key is replaced, the new
-    // key counts at once.
+    // A listener without the new key accepts no frame. When it gets the new key instead of the old
+    // one, it uses the new key at once.
     let mut late = FrameListener::new(vec![old]);
     announce(&mut announced, late.due(800, None, Revision(1)));
     late.set_numbers(vec![new]);
@@ -251,8 +251,8 @@ fn keys_change_while_beacons_go_on() {
 }
 
 proptest! {
-    /// The agent may be gone for half a minute, and clocks may differ by as much; beacons may be
-    /// lost. All others are accepted, once.
+    /// The agent may be gone for half a minute, clocks may differ by as much, and beacons may be
+    /// lost. Every beacon that comes is accepted once.
     #[test]
     fn beacons_are_taken_once(
         ahead in -28_i64..28,
