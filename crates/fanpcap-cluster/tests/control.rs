@@ -1,4 +1,4 @@
-//! The control protocol's codec on generated messages, lists and garbage.
+//! The control protocol's encoder and decoder on generated messages, lists and random bytes.
 
 use fanpcap_cluster::control::{
     Assembly, Avp, Cause, ClusterId, DATAGRAM, Envelope, Key, Keys, Kind, Message, Peer, Role,
@@ -48,7 +48,7 @@ prop_compose! {
     }
 }
 
-/// A list whose AVPs are not those that number a part (65 and 66).
+/// A list without the AVPs that number a part (65 and 66).
 fn list() -> impl Strategy<Value = Vec<Avp>> {
     let plain = (70_u8..90, any::<u32>()).prop_map(|(code, value)| Avp { code, value });
     vec(plain, 0..2000)
@@ -86,7 +86,7 @@ proptest! {
         }
     }
 
-    /// Parts in any order, twice, and between late parts of an older list.
+    /// Parts come in any order and twice, between late parts of an older list.
     #[test]
     fn parts_make_the_list(
         list in list(),
@@ -111,7 +111,7 @@ proptest! {
 
 #[test]
 fn a_million_inputs_are_refused_or_written_again() {
-    // Not proptest: a million inputs take a second.
+    // This test does not use proptest, because a million inputs then take a second.
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut below = |end: usize| usize::try_from(random.next_u64()).expect("64 bits") % end;
     let mut read = 0;

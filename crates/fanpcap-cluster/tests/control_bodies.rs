@@ -1,4 +1,5 @@
-//! The contents of control messages: each is read as it was written, and no list of AVPs panics.
+//! The contents of control messages: each body is read as it was written, and no list of AVPs
+//! causes a panic.
 
 use std::net::SocketAddr;
 
@@ -170,7 +171,7 @@ fn large() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// Sends a body in parts, the last one first, and reads what comes.
+/// Sends a body in parts, the last part first, and reads the body that arrives.
 fn through_parts(body: &Body) -> Option<Body> {
     let mut assembly = Assembly::default();
     let messages = divide(body.kind(), &body.list(), 1);

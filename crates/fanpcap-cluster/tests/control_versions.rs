@@ -1,5 +1,5 @@
-//! Neighbouring versions of the control protocol: what a later one adds is skipped, and what an
-//! earlier one lacks is not missed.
+//! Different versions of the control protocol. AVPs that only the later version has are skipped,
+//! and the later version does not need them.
 
 use std::net::SocketAddr;
 
@@ -79,7 +79,7 @@ fn bodies() -> Vec<Body> {
     ]
 }
 
-/// AVPs that no version has yet, and a section that no version has.
+/// AVPs and a section that no version has yet.
 fn additions() -> Vec<Avp> {
     let avp = |(code, value)| Avp { code, value };
     let section = 87;

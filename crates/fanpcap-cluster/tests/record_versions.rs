@@ -1,5 +1,5 @@
-//! Neighbouring versions of what nodes send to analyzers: bytes that a later version may use are
-//! skipped, and another version of the messages is refused, with the reason.
+//! Different versions of the messages from nodes to analyzers. Bytes that a later version may use
+//! are skipped. Another version of the messages is refused, and the error gives the reason.
 
 use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 use fanpcap_cluster::record::{
@@ -10,7 +10,7 @@ use fanpcap_cluster::{NodeId, Part, Revision};
 
 const CLUSTER: u64 = 7;
 
-/// Where the version of a message is.
+/// The position of the version in a message.
 const VERSION: usize = 4;
 
 fn head(kind: Kind) -> Head {
@@ -56,7 +56,7 @@ fn counts() -> Vec<u8> {
     CountsEncoder::new(head(Kind::Counts), Part::WHOLE).encode(&report)
 }
 
-/// A message with these bytes set to what a later version may have there.
+/// The message with other values in the bytes that a later version may use.
 fn with(mut message: Vec<u8>, unused: &[(usize, usize)]) -> Vec<u8> {
     for (from, to) in unused {
         let bytes = &mut message[*from..*to];

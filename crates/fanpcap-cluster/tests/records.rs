@@ -1,4 +1,4 @@
-//! Messages are read as they were written, and garbage is refused.
+//! Messages are read as they were written, and random bytes are refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ prop_compose! {
     }
 }
 
-/// All batches that come of `records`.
+/// The batches that a builder makes of these records.
 fn batches(records: &[Owned], size: usize) -> Vec<Vec<u8>> {
     let mut builder = BatchBuilder::new(head(Kind::Records), size, 1);
     let pushed = records
@@ -152,7 +152,7 @@ proptest! {
                 prop_assert!(read.iter().filter(others).count() <= part.buckets().count());
             }
         }
-        // Another connection, to another reader.
+        // The next report is for another connection and another decoder.
         encoder.restart();
         let (numbers, rows) = &reports[0];
         let report = report(*numbers, |bucket| rows[bucket % rows.len()]);
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// Counts of buckets: few or many packets seen, of which few nodes capture any.
+/// Counts for several buckets. Each count is 0, small, or any number.
 fn rows() -> impl Strategy<Value = Vec<[u64; 3]>> {
     let count = |most| prop_oneof![Just(0), 0u64..300, 0..=most];
     let row = (count(u64::MAX >> 1), count(u64::MAX), count(u64::MAX));
@@ -264,9 +264,9 @@ fn a_connection_has_the_counts_of_one_part() {
     assert_eq!(Part::new(2, 2), None);
 }
 
-/// What a node of 128 sends to an analyzer in a second, in bytes: after the report of a year's
-/// counts, the report of a second. Some buckets get 1.7 times as many packets as others, and a
-/// union shares all that the node captures.
+/// How many bytes one of 128 nodes sends to an analyzer in one second. The first report has a
+/// year's counts, and the second report has those of one more second. Some buckets get 1.7 times as
+/// many packets as others, and a union shares all buckets of the node.
 fn bytes_in_a_second(packets: u64) -> usize {
     const YEAR: u64 = 365 * 86_400;
     let of_bucket = |bucket: usize| packets / 4096 * (75 + bucket as u64 * 13 % 51) / 100;
@@ -294,7 +294,7 @@ fn bytes_in_a_second(packets: u64) -> usize {
 fn reports_of_128_nodes_take_less_than_20_mbit_a_second() {
     for packets in [10_000, 1_000_000, 14_880_000, 100_000_000] {
         let bytes = bytes_in_a_second(packets);
-        // TLS adds 22 bytes to each 16 KiB; Ethernet, IPv4 and TCP add 66 to each segment.
+        // TLS adds 22 bytes to each 16 KiB. Ethernet, IPv4 and TCP add 66 bytes to each segment.
         let tls = bytes + bytes.div_ceil(1 << 14) * 22;
         let wire = tls + tls.div_ceil(1448) * 66;
         println!(

@@ -1,5 +1,5 @@
-//! Clusters on the embedded engine: the control protocol's state machines over a network that
-//! delays, loses, doubles and reorders, with an intruder on it who has no key.
+//! Clusters on the embedded engine. The network between the protocol's state machines delays,
+//! loses, doubles and reorders datagrams. An intruder without the key sends datagrams too.
 
 mod hosts;
 mod nodes;
@@ -26,7 +26,8 @@ use hosts::{CoordinatorHost, Last};
 const MILLI: Time = 1000;
 const STEP: Time = 10 * MILLI;
 
-/// Between heartbeats, and until a node is offline: a third of the usual times.
+/// The time between heartbeats, and the time until a node is offline. Both are a third of the usual
+/// times.
 const HEARTBEAT: Duration = Duration::from_micros(1_666_666);
 const OFFLINE: Duration = Duration::from_secs(5);
 
@@ -39,14 +40,14 @@ enum Event {
     Loaded(usize, u64, Rc<Assignment>, bool),
 }
 
-/// What a cut does to a participant.
+/// The directions that work during a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ways {
-    /// It neither sends nor receives.
+    /// The participant neither sends nor receives.
     Both,
-    /// What it sends arrives.
+    /// The participant sends, but does not receive.
     Deaf,
-    /// It receives.
+    /// The participant receives, but does not send.
     Mute,
 }
 
@@ -56,14 +57,14 @@ impl Ways {
     }
 }
 
-/// A cluster on the embedded engine, and all that happens to it.
+/// A cluster on the embedded engine, with its faults and events.
 pub(crate) struct Network {
     now: Time,
     random: SeededRandom,
     kind: RunKind,
     pub(crate) machines: Vec<Machine>,
     ends: Vec<Option<NodeEnd>>,
-    /// When each machine boots, and when its agent starts.
+    /// When each machine boots. `agents` says when its agent starts.
     boots: Vec<Time>,
     agents: Vec<Time>,
     hosts: Vec<CoordinatorHost>,
@@ -73,11 +74,11 @@ pub(crate) struct Network {
     runs: u64,
     heard: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
     drained: Vec<bool>,
-    /// What a cut takes from each node.
+    /// For each node, the directions that work during a cut.
     ways: Vec<Ways>,
     cuts: Vec<Cut>,
     outlast: Duration,
-    /// All topologies that a leader has written, in the order of time.
+    /// All topologies that leaders have written, in the order of time.
     pub(crate) written: Vec<Written>,
     talks: bool,
 }
@@ -236,7 +237,7 @@ impl Network {
         }
     }
 
-    /// Whether what one sends to the other is lost.
+    /// Whether a datagram between these addresses is lost.
     fn is_cut(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let is_cut = |here: SocketAddr, there: SocketAddr| {
             let is_open = |ways: &Ways| match here == from {
@@ -284,7 +285,7 @@ impl Network {
             return;
         }
         let (now, time) = (self.now, self.time());
-        // A participant that stands still reads its socket later.
+        // A participant that stands still reads the datagram later.
         let idle = match (place(to, 0), place(to, 1)) {
             (Some(at), _) => self.hosts.get(at).map_or(0, |host| host.stopped),
             (_, Some(at)) => self.machines.get(at).map_or(0, Machine::idle_until),
@@ -296,7 +297,7 @@ impl Network {
         let host = place(to, 0).and_then(|at| self.hosts.get_mut(at)?.end.as_mut());
         let node = place(to, 1).and_then(|at| self.ends.get_mut(at)?.as_mut());
         let operator = place(to, 2).and_then(|at| self.operators.get_mut(at));
-        // What is refused is counted there.
+        // The receivers count the datagrams that they refuse.
         let _ = host.map(|end| end.receive(time, from, &datagram));
         let _ = node.map(|end| end.receive(time, from, &datagram));
         let _ = operator.map(|end| end.receive(time, from, &datagram));
@@ -315,7 +316,7 @@ impl Network {
         }
     }
 
-    /// Makes the operator ask for this until there is a reply, or another change.
+    /// Makes the operator ask for this change, until a reply comes or another change begins.
     fn change(&mut self, change: OperatorChange) {
         let id = u32::try_from(self.runs).unwrap_or(0);
         let endpoint = self.endpoint(Role::Operator, id);
@@ -324,7 +325,7 @@ impl Network {
         self.operators = vec![operator];
     }
 
-    /// An intruder without the key repeats datagrams, to any address, and changes bits.
+    /// An intruder without the key repeats datagrams, changes bits, and uses other addresses.
     fn intrude(&mut self) {
         if self.heard.is_empty() || !self.random.one_in(5) {
             return;

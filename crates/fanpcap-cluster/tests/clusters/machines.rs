@@ -1,4 +1,4 @@
-//! The machines of a simulated cluster, and what they captured when.
+//! The machines of a simulated cluster, and their assignments over time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use crate::store::Time;
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) from: Time,
-    /// Counts the machine's starts.
+    /// The number of the machine's starts.
     pub(crate) boot: u64,
-    /// `None` while the machine is off or stands still, and until it has a table again.
+    /// `None` while the machine is off or stands still, and until its next table is loaded.
     pub(crate) assignment: Option<Rc<Assignment>>,
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Machine {
     pub(crate) weight: u16,
     pub(crate) boot: u64,
     pub(crate) is_on: bool,
-    /// The machine stands still until then: neither the kernel nor the agent does anything.
+    /// The machine stands still until this time: neither the kernel nor the agent works.
     pub(crate) frozen: Time,
     pub(crate) agent: Option<Node>,
-    /// Counts the agents. Messages to an earlier agent are lost.
+    /// The number of agents so far. Messages to an earlier agent are lost.
     pub(crate) run: u64,
-    /// The agent alone stands still until then.
+    /// The agent stands still until this time, but the kernel works.
     pub(crate) stopped: Time,
-    /// The control network is cut until then.
+    /// The machine is cut off from the control network until this time.
     pub(crate) cut: Time,
     /// The table in the kernel, which outlives agents.
     pub(crate) table: Option<Rc<Assignment>>,
-    /// The store's version that the agent saw last.
+    /// The version of the store that the agent saw last.
     pub(crate) seen: u64,
     pub(crate) reaches: bool,
     pub(crate) segments: Vec<Segment>,
@@ -62,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// Starts an agent, on the table that is in the kernel.
+    /// Starts an agent, which finds the table in the kernel.
     pub(crate) fn start_agent(&mut self) {
         let current = self.table.as_ref().map(|assignment| assignment.revision);
         self.agent = Some(Node::new(self.id, current));
@@ -75,7 +75,7 @@ impl Machine {
         self.run += 1;
     }
 
-    /// When the agent can do something again.
+    /// When the agent can work again.
     pub(crate) fn idle_until(&self) -> Time {
         self.frozen.max(self.stopped)
     }
@@ -84,7 +84,7 @@ impl Machine {
         self.agent.as_ref().and_then(Node::current)
     }
 
-    /// Notes what the machine captures from `now` on.
+    /// Notes the machine's assignment from `now` on.
     pub(crate) fn note(&mut self, now: Time) {
         let assignment = self
             .table
@@ -118,7 +118,7 @@ pub(crate) struct CoordinatorHost {
     pub(crate) view: View,
     pub(crate) seen: u64,
     pub(crate) term: Option<u64>,
-    /// How far its clock is from the time.
+    /// How far the coordinator's clock is from the time.
     pub(crate) skew: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Whole clusters in simulation: nodes, coordinators and an engine, and all kinds of faults.
+//! Whole clusters in simulation: nodes, coordinators, an engine, and all kinds of faults.
 //!
-//! A run is a pure function of its seed. This repeats a run and prints its events: `SEED=17 cargo
-//! test -p fanpcap-cluster --test clusters one -- --exact --nocapture`, and `one_embedded` for the
-//! embedded engine.
+//! The events of a run depend only on its seed. `SEED=17 cargo test -p fanpcap-cluster --test
+//! clusters one -- --exact --nocapture` repeats a run and prints its events. `one_embedded` instead
+//! of `one` is for the embedded engine.
 
 mod seeded_random;
 mod store;
@@ -29,20 +29,20 @@ struct Sum {
     loads: usize,
     /// Runs that lost packets.
     lossy: usize,
-    /// Runs in which coordinators that did not know of each other's topologies cost packets: the
+    /// Runs that lost packets because coordinators did not know of each other's topologies: the
     /// seed, and the longest such loss in milliseconds.
     forked: Vec<(u64, u64)>,
-    /// Runs in which a machine that had started again was given an older topology than before,
-    /// which cost packets: the seed, and the longest such loss in milliseconds.
+    /// Runs that lost packets because a machine that had started again got an older topology than
+    /// before: the seed, and the longest such loss in milliseconds.
     stale: Vec<(u64, u64)>,
-    /// The longest time in milliseconds from the end of all faults to a node's last change, and the
-    /// seed.
+    /// The longest time from the end of all faults to a node's last change, in milliseconds, and
+    /// the run's seed.
     settled: (u64, u64),
-    /// The first seeds that broke a promise.
+    /// The first seeds whose runs broke a promise.
     broken: Vec<String>,
 }
 
-/// Most seeds that are shown.
+/// The maximum number of seeds that are printed.
 const SHOWN: usize = 20;
 
 impl Sum {
@@ -73,24 +73,24 @@ impl Sum {
     }
 }
 
-/// Runs a cluster, and judges it. Returns how many topologies it had.
+/// Runs a cluster and judges the run. Returns how many topologies were written.
 type Simulate = fn(u64, &RunPlan, bool) -> (usize, Result<Verdict, Broken>);
 
-/// A cluster on a store, as etcd is one.
+/// Runs a cluster on a store like etcd.
 fn on_store(seed: u64, plan: &RunPlan, talks: bool) -> (usize, Result<Verdict, Broken>) {
     let simulation = StoreSimulation::run(seed, plan, talks);
     let verdict = proof::judge(&simulation.judged(), plan);
     (simulation.store.history.len(), verdict)
 }
 
-/// A cluster on the embedded engine.
+/// Runs a cluster on the embedded engine.
 fn on_embedded(seed: u64, plan: &RunPlan, talks: bool) -> (usize, Result<Verdict, Broken>) {
     let mut network = Network::run(seed, plan, talks);
     let verdict = network.judge(plan);
     (network.written.len(), verdict)
 }
 
-/// Runs the seeds.
+/// Runs the clusters of these seeds.
 fn run(seeds: std::ops::Range<u64>, simulate: Simulate) -> Sum {
     let mut sum = Sum::default();
     for seed in seeds {
@@ -109,7 +109,7 @@ fn run(seeds: std::ops::Range<u64>, simulate: Simulate) -> Sum {
     sum
 }
 
-/// Runs so many seeds on two threads.
+/// Runs this many seeds on two threads.
 #[expect(clippy::print_stdout, reason = "the runs' figures")]
 fn run_all(runs: u64, simulate: Simulate) -> Sum {
     let began = Instant::now();
@@ -124,8 +124,8 @@ fn run_all(runs: u64, simulate: Simulate) -> Sum {
     sum
 }
 
-/// How many clusters are simulated, unless `FANPCAP_RUNS` says so. `FANPCAP_FROM` says from which
-/// seed on.
+/// How many clusters are simulated, if `FANPCAP_RUNS` is not set. `FANPCAP_FROM` sets the first
+/// seed.
 const ON_STORE: u64 = 1000;
 const ON_EMBEDDED: u64 = 100;
 
@@ -142,7 +142,7 @@ fn is_default(runs: u64, default: u64) -> bool {
 fn every_packet_has_one_owner_or_is_counted() {
     let sum = run_all(number("FANPCAP_RUNS", ON_STORE), on_store);
     if is_default(sum.runs, ON_STORE) {
-        // The faults do happen, and so do changes.
+        // The simulation must produce faults and changes.
         assert!(sum.topologies > 5000 && sum.loads > 20_000, "{sum:?}");
         assert!(sum.lossy > 100 && sum.lossy < 1000, "{sum:?}");
     }
@@ -154,12 +154,13 @@ fn the_embedded_engine_keeps_the_same_promises() {
     if is_default(sum.runs, ON_EMBEDDED) {
         assert!(sum.topologies > 300 && sum.loads > 1500, "{sum:?}");
         assert!(sum.lossy > 5 && sum.lossy < 100, "{sum:?}");
-        // Such cases are of one run in some hundreds: one of these has a fork, of 110 ms.
+        // One run in some hundreds has such a loss. One of these runs has a fork, with a loss of
+        // 110 ms.
         assert!(sum.forked.len() <= 1 && sum.stale.is_empty(), "{sum:?}");
     }
 }
 
-/// In these, nodes followed a topology that was lost for as long as nothing else changed.
+/// In these runs, nodes once followed a lost topology until the next change.
 #[test]
 fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     for seed in [9418, 23963] {
@@ -168,7 +169,7 @@ fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     }
 }
 
-/// The only coordinator stands still while it waits for a topology that nobody can show any more.
+/// The only coordinator stands still while it waits for a topology that no node has.
 #[test]
 fn a_coordinator_that_stood_still_waits_no_longer_for_a_lost_topology() {
     let seed = 27_263;

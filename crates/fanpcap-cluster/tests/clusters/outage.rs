@@ -1,4 +1,4 @@
-//! Single faults, and what each may cost.
+//! Single faults, and the longest loss that each may cause.
 
 use crate::proof;
 use crate::run_plan::{Fault, RunPlan};
@@ -34,7 +34,8 @@ fn a_dead_node_is_replaced_within_its_lease_and_a_second() {
     let lasts = 15 * SECOND;
     let fault = Fault::PowerCut { node: 1, lasts };
     each(4, 2, &[(10 * SECOND, fault)], |_, longest| {
-        // The last sign of life is up to 0.7 s old. A message may be lost, a load fail once.
+        // The last renewal of the lease is up to 0.7 s old. A message may be lost, and a load may
+        // fail once.
         assert!((4 * SECOND..8 * SECOND).contains(&longest), "{longest}");
     });
 }
@@ -97,7 +98,7 @@ fn a_node_that_is_cut_off_loses_nothing_but_its_buckets() {
     let lasts = 20 * SECOND;
     let fault = Fault::CutOff { node: 2, lasts };
     each(4, 2, &[(10 * SECOND, fault)], |simulation, longest| {
-        // Away, and back: a union and its end each.
+        // The buckets move away and back: each move is a union and a stable topology.
         assert_eq!((written(simulation, 10 * SECOND), longest), (4, 0));
     });
 }

@@ -1,8 +1,8 @@
-//! Judges a run: every packet has one owner, or is a counted double, or a counted loss.
+//! Judges a run: every packet has one owner, or is a counted double or a counted loss.
 //!
-//! No packets are drawn. For each bucket the proof computes the times at which a packet could be
-//! missed, if each node got to it by up to [`SKEW`] later than the first. A packet of time `t` is
-//! certainly captured if some node captures its bucket from `t` to `t + SKEW`.
+//! No packets are generated. For each bucket the proof computes the times at which a packet could
+//! be missed, if each node processes it up to [`SKEW`] later than the first node. A packet of the
+//! time `t` is certainly captured if some node captures its bucket from `t` to `t + SKEW`.
 
 mod branches;
 pub(crate) mod lineage;
@@ -20,24 +20,26 @@ use crate::machines::Machine;
 use crate::run_plan::{END, OVER, RunKind, RunPlan};
 use crate::store::Time;
 
-/// By how much later one node may process a packet than another: the longest that was measured.
+/// How much later one node may process a packet than another: the longest time that was measured.
 const SKEW: Time = 100_000;
 
-/// A broken promise.
+/// How a run broke its promises.
 pub(crate) enum Broken {
-    /// A packet is missed though its bucket's owner did not fail.
+    /// A packet is missed although its bucket's owner did not fail.
     Missed { bucket: usize, at: Time },
-    /// Two nodes capture a bucket by one topology, and do not mark what they send.
+    /// Two nodes capture a bucket by one topology, and do not mark their records.
     Unmarked { bucket: usize, revision: u64 },
-    /// Packets are lost though no machine failed.
+    /// Packets are lost although no machine failed.
     Lost { bucket: usize, at: Time },
-    /// When all is over, a bucket has not exactly one owner.
+    /// At the end of the run, a bucket does not have exactly one owner.
     Unsettled { bucket: usize, owners: usize },
-    /// Two topologies have one revision.
+    /// Two topologies have the same revision.
     Repeated(Revision),
-    /// A node that had not started again captured by an older topology than before.
+    /// A node captured by an older topology than before, although its machine had not started
+    /// again.
     Older { node: u32, revision: u64 },
-    /// The run ends within a change, without a topology, or without one coordinator that leads.
+    /// At the end of the run, a change goes on, there is no topology, or not exactly one
+    /// coordinator leads.
     Unfinished,
 }
 
@@ -76,49 +78,49 @@ impl fmt::Debug for Broken {
     }
 }
 
-/// The result of a run that keeps its promises.
+/// The result of a run that kept its promises.
 pub(crate) struct Verdict {
     pub(crate) loads: usize,
     /// Whether packets were lost.
     pub(crate) is_lossy: bool,
-    /// The longest loss.
+    /// The longest time in which packets were lost.
     pub(crate) longest: Time,
-    /// The longest loss while the owner by each branch of a fork worked; 0 for none.
+    /// The longest loss in a fork while the owners of all its branches worked; 0 if there was none.
     pub(crate) forked: Time,
     /// The longest loss while the owner's machine had started again and captured by an older
-    /// topology than before; 0 for none.
+    /// topology than before; 0 if there was none.
     pub(crate) stale: Time,
-    /// How long after the end of all faults the last node captured by another topology.
+    /// How long after the end of all faults the last node changed its topology.
     pub(crate) settled: Time,
 }
 
-/// How a run ends.
+/// What is known at the end of a run.
 pub(crate) enum End<'a> {
-    /// The topology that stands, if one coordinator leads and there is one.
+    /// The cluster's topology. `None` without one, or if not exactly one coordinator leads.
     Stands(Option<&'a Topology>),
-    /// One coordinator leads. It knows no topology, and no node that is due a bucket: there never
-    /// was one, or the topology is lost with the coordinators' files and the nodes' tables.
+    /// One coordinator leads. It knows no topology, and no live node with a weight. The cluster
+    /// never had a topology, or lost it with the coordinators' files and the nodes' tables.
     Nobody,
 }
 
-/// From a time on, the topologies that count, by their indices. Several do in a fork.
+/// The topologies that count from a time on, by their indices. In a fork there are several.
 #[derive(Debug)]
 pub(crate) struct Era {
     pub(crate) from: Time,
     pub(crate) heads: Vec<usize>,
 }
 
-/// What is judged.
+/// A run to be judged.
 pub(crate) struct Run<'a> {
     pub(crate) machines: &'a [Machine],
     pub(crate) topologies: Vec<&'a Topology>,
     pub(crate) eras: Vec<Era>,
-    /// When each machine captured by an older topology than before it started again.
+    /// For each machine, when it had started again and captured by an older topology than before.
     pub(crate) stale: Vec<Spans>,
     pub(crate) end: End<'a>,
 }
 
-/// Times from one to another, in order.
+/// Times with a begin and an end, in order.
 pub(crate) type Spans = Vec<(Time, Time)>;
 
 /// Checks that the run kept all promises.
@@ -180,7 +182,7 @@ pub(crate) fn judge(run: &Run<'_>, plan: &RunPlan) -> Result<Verdict, Broken> {
     Ok(verdict)
 }
 
-/// Without a restart of its machine, no node goes back to an older topology.
+/// Checks that a node goes back to an older topology only if its machine starts again.
 fn forward(machines: &[Machine]) -> Result<(), Broken> {
     for machine in machines {
         let held = machine.segments.iter();
@@ -195,7 +197,7 @@ fn forward(machines: &[Machine]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// When a node captured by another topology than before for the last time.
+/// When a node last changed its topology.
 fn last_change(machines: &[Machine]) -> Time {
     let segments = machines
         .iter()
@@ -203,7 +205,7 @@ fn last_change(machines: &[Machine]) -> Time {
     segments.map(|segment| segment.from).max().unwrap_or(0)
 }
 
-/// The capture begins when all owners of the first topology have a table.
+/// When the capture begins: all owners of the first topology have a table.
 fn began(run: &Run<'_>, tables: &[Vec<u8>], serving: &[Spans]) -> Time {
     let first = run.eras.first().map_or(&[][..], |era| &era.heads);
     let first = first.iter().flat_map(|head| &tables[*head]);
@@ -221,7 +223,8 @@ fn takes(assignment: &Assignment, bucket: usize) -> bool {
     assignment.claims.of(bucket) != Claim::Elsewhere
 }
 
-/// The number of the node that owns each bucket, by each topology that counted; nothing for others.
+/// For each topology, the number of the node that owns each bucket. Topologies that never counted
+/// have zeros.
 fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
     let counts: BTreeSet<usize> = run
         .eras
@@ -248,7 +251,8 @@ fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
     tables
 }
 
-/// The owners of a bucket, each from a time to another; several in a fork whose branches differ.
+/// The owners of a bucket, with the begin and the end of their time. In a fork there may be
+/// several.
 type Owners = Vec<(Time, Time, BTreeSet<u8>)>;
 
 fn owners(run: &Run<'_>, tables: &[Vec<u8>], bucket: usize) -> Owners {
@@ -261,7 +265,7 @@ fn owners(run: &Run<'_>, tables: &[Vec<u8>], bucket: usize) -> Owners {
     owners
 }
 
-/// When the branches of a fork differed about a bucket.
+/// When the branches of a fork had different owners of a bucket.
 fn forks(owners: &Owners) -> Spans {
     let forks = owners.iter().filter(|(.., nodes)| nodes.len() > 1);
     forks
@@ -269,12 +273,12 @@ fn forks(owners: &Owners) -> Spans {
         .collect()
 }
 
-/// When the machine captured what `is` says.
+/// When the machine captured by an assignment that `is` accepts.
 fn spans(machine: &Machine, is: impl Fn(&Assignment) -> bool) -> Spans {
     let mut spans = Spans::new();
     for (at, segment) in machine.segments.iter().enumerate() {
         let next = machine.segments.get(at + 1);
-        // What lasts to the end lasts beyond it.
+        // The last assignment of a run lasts beyond the end.
         let to = next.map_or(END + 2 * SKEW, |next| next.from);
         if !segment
             .assignment
@@ -291,7 +295,7 @@ fn spans(machine: &Machine, is: impl Fn(&Assignment) -> bool) -> Spans {
     spans
 }
 
-/// The times from which the spans last for [`SKEW`].
+/// The times after which the spans continue for at least [`SKEW`].
 fn eroded(spans: Spans) -> Spans {
     let long = spans.into_iter().filter(|(from, to)| to - from > SKEW);
     long.map(|(from, to)| (from, to - SKEW)).collect()
@@ -310,7 +314,7 @@ fn union(all: Vec<Spans>) -> Spans {
     union
 }
 
-/// What the spans leave out between two times.
+/// The times between `from` and `to` that are not in the spans.
 fn gaps(spans: Spans, from: Time, to: Time) -> Spans {
     let mut gaps = Spans::new();
     let mut at = from;
@@ -328,7 +332,7 @@ fn gaps(spans: Spans, from: Time, to: Time) -> Spans {
     gaps
 }
 
-/// What is left of spans beside others.
+/// The parts of `spans` that are not in `others`.
 fn beyond(spans: &Spans, others: &Spans) -> Spans {
     let others = union(vec![others.clone()]);
     let parts = spans.iter().flat_map(|(from, to)| {
@@ -340,13 +344,13 @@ fn beyond(spans: &Spans, others: &Spans) -> Spans {
     parts.collect()
 }
 
-/// The parts of spans that are within others.
+/// The parts of `spans` that are in `others`.
 fn within(spans: &Spans, others: &Spans) -> Spans {
     beyond(spans, &beyond(spans, others))
 }
 
-/// When packets were missed though the owner worked, by each branch of a fork. If the owner changes
-/// before the last node has processed the packet, both owners must work.
+/// When packets were missed although the owner worked. In a fork, the owners of all branches must
+/// work. If the owner changes before the last node has processed the packet, both owners must work.
 fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     let mut excused: Vec<Spans> = captured.iter().cloned().map(eroded).collect();
     for (from, to, nodes) in owners {
@@ -359,7 +363,7 @@ fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     gaps(union(excused), began, END)
 }
 
-/// When the owner of a bucket captured by an older topology than before it started again.
+/// When a bucket's owner had started again and captured by an older topology than before.
 fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     let mut spans = Spans::new();
     for (from, to, nodes) in owners {
@@ -371,7 +375,8 @@ fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     spans
 }
 
-/// By one topology, either one node captures a bucket, or two do and mark what they send.
+/// Checks that by one topology either one node captures a bucket, or two nodes do and mark their
+/// records.
 fn marks(machines: &[Machine]) -> Result<(), Broken> {
     let mut by_revision: BTreeMap<u64, BTreeMap<u32, Rc<Assignment>>> = BTreeMap::new();
     for machine in machines {
@@ -403,7 +408,8 @@ fn marks(machines: &[Machine]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// When all is over, the cluster is as it was planned: stable, and each bucket has one owner.
+/// Checks that at the end the cluster is as planned: the topology is stable, and each bucket has
+/// one owner.
 fn settled(run: &Run<'_>) -> Result<(), Broken> {
     let is_stable = |topology: &Topology| topology.phase() == Phase::Stable;
     let is_held = |machine: &Machine| {
@@ -416,8 +422,8 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
     match run.end {
         End::Stands(last) if last.is_some_and(is_stable) => {}
         End::Nobody if !run.machines.iter().any(is_held) => return Ok(()),
-        // The topology is lost, and a kernel still captures by it: that stays so while no node is
-        // due a bucket.
+        // The topology is lost, and a kernel still captures by it. That does not change while no
+        // node with a weight lives.
         End::Nobody => least = 0,
         End::Stands(_) => return Err(Broken::Unfinished),
     }

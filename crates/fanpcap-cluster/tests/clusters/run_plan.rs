@@ -1,4 +1,4 @@
-//! The events of a run: planned changes, or faults of all kinds.
+//! The events of a run: planned changes, and faults of all kinds.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ pub(crate) const END: Time = 80 * SECOND;
 pub(crate) enum RunKind {
     /// Planned changes only: joins, drains, weights; agents and coordinators restart.
     Calm,
-    /// The same, and machines lose power while all else works.
+    /// As `Calm`, and machines lose power while everything else works.
     Deaths,
-    /// Everything at once.
+    /// All kinds of events.
     Storm,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct RunPlan {
     pub(crate) hosts: usize,
     late: usize,
     faults: u64,
-    /// Links that are cut, on the embedded engine.
+    /// How many links are cut, on the embedded engine.
     cuts: u64,
     script: Vec<(Time, Fault)>,
 }
@@ -41,7 +41,7 @@ pub(crate) enum Participant {
     Node(usize),
 }
 
-/// For a time, what `from` sends to `to` is lost. The other direction may work.
+/// For these times, messages from `from` to `to` are lost. The other direction may work.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) times: Range<Time>,
@@ -49,7 +49,7 @@ pub(crate) struct Cut {
     pub(crate) to: Participant,
 }
 
-/// An event.
+/// A fault or a planned change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     PowerCut { node: usize, lasts: Time },
@@ -68,10 +68,10 @@ pub(crate) enum Fault {
     Leave { node: usize, lasts: Time },
 }
 
-/// When all faults are over.
+/// All faults are over at this time.
 pub(crate) const OVER: Time = 38 * SECOND;
 
-/// When a fault begins, and how long it lasts.
+/// A random time at which a fault begins, and how long the fault lasts.
 fn when(random: &mut SeededRandom) -> (Time, Time) {
     let at = random.between(4 * SECOND, 34 * SECOND);
     let lasts = match random.between(0, 3) {
@@ -108,12 +108,12 @@ impl RunPlan {
         }
     }
 
-    /// The same run without cut links.
+    /// The same plan without cut links.
     pub(crate) fn without_cuts(self) -> Self {
         Self { cuts: 0, ..self }
     }
 
-    /// A run with just these events.
+    /// A plan with only these events.
     pub(crate) fn scripted(nodes: usize, hosts: usize, script: &[(Time, Fault)]) -> Self {
         Self {
             kind: RunKind::Storm,
@@ -131,7 +131,7 @@ impl RunPlan {
         node < self.late
     }
 
-    /// The events and their times. All are over after half of the run.
+    /// The events and their times. All events are over in the first half of the run.
     pub(crate) fn faults(&self, random: &mut SeededRandom) -> Vec<(Time, Fault)> {
         let mut faults = self.script.clone();
         for _ in 0..self.faults {
@@ -141,8 +141,8 @@ impl RunPlan {
         faults
     }
 
-    /// The links between coordinators, and between coordinators and nodes, that are cut: most of
-    /// them one way only. The seed's other events stay as they are.
+    /// The links that are cut, between two coordinators or a coordinator and a node. Most links are
+    /// cut in one direction only. The other events of the seed stay the same.
     pub(crate) fn cuts(&self, seed: u64) -> Vec<Cut> {
         let mut random = SeededRandom::new(seed ^ 0xc075);
         let mut cuts = Vec::new();

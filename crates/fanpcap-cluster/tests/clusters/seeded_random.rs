@@ -1,6 +1,6 @@
 //! Random numbers from a seed: SplitMix64.
 
-/// A source of random numbers that depend on the seed only.
+/// A source of random numbers that depend only on the seed.
 #[derive(Debug)]
 pub(crate) struct SeededRandom(u64);
 
@@ -27,7 +27,7 @@ impl SeededRandom {
         usize::try_from(self.roll() % len as u64).expect("less than a usize")
     }
 
-    /// True once in `times`.
+    /// True with a chance of one in `times`.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.roll() % times == 0
     }

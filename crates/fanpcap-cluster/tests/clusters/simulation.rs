@@ -1,4 +1,4 @@
-//! The run of a cluster: events in the order of their time.
+//! The run of a cluster on a store: events in the order of their time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,23 +16,23 @@ use crate::store::{Store, Time};
 
 const MILLI: Time = 1000;
 
-/// What happens.
+/// An event in the queue.
 enum Event {
-    /// A node's agent does what is due.
+    /// A node's agent does its work.
     NodeTick(usize, u64),
-    /// A topology comes to a node's agent.
+    /// A topology arrives at a node's agent.
     Deliver(usize, u64, Revision, Box<Topology>),
-    /// A node's table is loaded, or is not.
+    /// A node's table is loaded, or the load fails.
     Loaded(usize, u64, Rc<Assignment>, bool),
-    /// A coordinator does what is due.
+    /// A coordinator does its work.
     CoordinatorTick(usize, u64),
-    /// A node's acknowledgement comes to the store.
+    /// A node's acknowledgement arrives at the store.
     Acknowledge(NodeId, u64, Revision),
-    /// A topology comes to the store.
+    /// A topology arrives at the store.
     Write(u64, Option<Revision>, Box<Topology>),
     /// A fault, or a planned change.
     Fault(Fault),
-    /// A machine goes on after it stood still.
+    /// A machine that stood still continues.
     Thaw(usize),
     /// A machine boots.
     Boot(usize),
@@ -40,16 +40,16 @@ enum Event {
     Agent(usize),
     /// A coordinator starts.
     CoordinatorStart(usize),
-    /// The store has a quorum again; whether all leases are revoked.
+    /// The store has a quorum again. The value says whether all leases are revoked.
     Quorum(bool),
 }
 
-/// A cluster on a store, and its events.
+/// A cluster on a store, with its events.
 pub(crate) struct StoreSimulation {
     now: Time,
     random: SeededRandom,
     queue: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    /// The events; the queue has their indices.
+    /// The events. The queue has their indices.
     events: Vec<Option<Event>>,
     pub(crate) store: Store,
     pub(crate) machines: Vec<Machine>,
@@ -97,7 +97,7 @@ impl StoreSimulation {
         simulation
     }
 
-    /// The run as it is judged: each topology counts until the next one is written.
+    /// The run for the proof: each topology counts until the next one is written.
     pub(crate) fn judged(&self) -> Run<'_> {
         let history = self.store.history.iter();
         let topologies: Vec<&Topology> = history.map(|(_, _, topology)| &**topology).collect();
@@ -118,7 +118,7 @@ impl StoreSimulation {
     fn at(&mut self, time: Time, event: Event) {
         let number = self.events.len();
         self.events.push(Some(event));
-        // Events of one time come in any order.
+        // Events of the same time happen in random order.
         self.queue.push(Reverse((time, self.random.roll(), number)));
     }
 
@@ -228,7 +228,7 @@ impl StoreSimulation {
         }
     }
 
-    /// A node keeps its lease alive, repeats its acknowledgement, and asks what it missed.
+    /// A node keeps its lease alive, repeats its acknowledgement, and asks for what it missed.
     fn visit_store(&mut self, node: usize) {
         let machine = &self.machines[node];
         self.store.keep_alive(machine.announcement(), self.now);
@@ -241,7 +241,7 @@ impl StoreSimulation {
         }
     }
 
-    /// Sends the topology, if there is one, to a node. Returns false if it is lost on the way.
+    /// Sends the topology, if there is one, to a node. Returns false if the message is lost.
     fn send_topology(&mut self, node: usize) -> bool {
         let flight = self.flight();
         if let (Some((revision, topology)), Some(flight)) = (self.store.topology.clone(), flight) {
@@ -267,7 +267,7 @@ impl StoreSimulation {
         self.obey(node, commands);
     }
 
-    /// Does what a node's state machine returned.
+    /// Executes the commands of a node's state machine.
     fn obey(&mut self, node: usize, commands: Vec<Command>) {
         for command in commands {
             match command {
@@ -352,8 +352,8 @@ impl StoreSimulation {
         }
     }
 
-    /// A coordinator reads the store. If it can't, it may or may not know that it does not lead any
-    /// more.
+    /// Lets a coordinator read the store. If it can't, it may notice that it does not lead, or may
+    /// not.
     fn look(&mut self, at: usize, is_cut: bool) {
         if is_cut {
             if self.random.one_in(20) {
@@ -361,7 +361,7 @@ impl StoreSimulation {
             }
             return;
         }
-        // A view may be as old as a few steps.
+        // A view may be up to a few steps old.
         if self.random.one_in(4) {
             return;
         }
@@ -450,7 +450,8 @@ impl StoreSimulation {
             }
             Fault::Announce { node, weight } => self.machines[node].weight = weight,
             Fault::Leave { node, lasts } => {
-                // The agent ends and says so; what it loaded goes on until its next start.
+                // The agent ends and tells the store so. Its table stays in the kernel until its
+                // next start.
                 if self.machines[node].agent.is_some() && !self.store.is_out {
                     self.store.leave(self.machines[node].id);
                     self.machines[node].kill_agent();

@@ -1,4 +1,4 @@
-//! The engine: a store with leases, as etcd is one.
+//! The engine: a store with leases, like etcd.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use fanpcap_cluster::{Announcement, DesiredState, LiveNode, NodeId, Revision, To
 /// Microseconds since the run began.
 pub(crate) type Time = u64;
 
-/// How long a lease lasts after it was kept alive.
+/// How long a lease lasts after its renewal.
 pub(crate) const TTL: Time = 5_000_000;
 
-/// What is stored.
+/// The contents of the store.
 #[derive(Default)]
 pub(crate) struct Store {
-    /// One more with each change.
+    /// Grows by one with each change.
     pub(crate) version: u64,
-    /// Without a quorum nothing is read and nothing expires.
+    /// Whether the quorum is lost. Then nothing can be read, and no lease expires.
     pub(crate) is_out: bool,
     nodes: BTreeMap<NodeId, (LiveNode, Time)>,
-    /// Who leads: the coordinator, the number of its term, and when that ends.
+    /// The leading coordinator, the number of its term, and when its lease ends.
     leader: Option<(usize, u64, Time)>,
     reigns: u64,
     pub(crate) topology: Option<(Revision, Box<Topology>)>,
@@ -28,7 +28,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Ends what has expired.
+    /// Removes the leases that have expired.
     pub(crate) fn expire(&mut self, now: Time) {
         if self.is_out {
             return;
@@ -42,7 +42,7 @@ impl Store {
         }
     }
 
-    /// Begins to serve again. Leases begin anew, or have all ended.
+    /// The quorum is back. Leases last their whole time again, or are all revoked (`revoke`).
     pub(crate) fn come_back(&mut self, now: Time, revoke: bool) {
         self.is_out = false;
         self.version += 1;
@@ -56,7 +56,7 @@ impl Store {
         self.expire(now);
     }
 
-    /// Keeps a node alive. Returns false if another machine has its id.
+    /// Renews a node's lease. If the machine has booted again, its old acknowledgement is removed.
     pub(crate) fn keep_alive(&mut self, announcement: Announcement, now: Time) {
         let until = now + TTL;
         let fresh = LiveNode {
@@ -89,13 +89,14 @@ impl Store {
         }
     }
 
-    /// Gives up a node's lease.
+    /// Ends a node's lease.
     pub(crate) fn leave(&mut self, node: NodeId) {
         self.nodes.remove(&node);
         self.version += 1;
     }
 
-    /// A coordinator that wants to lead. Returns the number of its term if it does.
+    /// Renews the lead of a coordinator, or makes it the leader if there is none. Returns the
+    /// number of its term if it leads.
     pub(crate) fn campaign(&mut self, coordinator: usize, now: Time) -> Option<u64> {
         if self.leader.is_none() {
             self.reigns += 1;
@@ -110,7 +111,7 @@ impl Store {
         Some(*term)
     }
 
-    /// The transaction that compares the leader and the topology's revision.
+    /// Writes a topology if `term` still leads and the topology still has the revision `replaces`.
     pub(crate) fn write(
         &mut self,
         term: u64,

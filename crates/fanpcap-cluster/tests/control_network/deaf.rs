@@ -1,11 +1,12 @@
-//! Coordinators that can send and not receive, and standbys that nodes ask in vain.
+//! Coordinators that can send but not receive, and standbys that nodes ask because the leader does
+//! not answer.
 
 use fanpcap_cluster::NodeEvent;
 
 use crate::network::{Network, coordinator_at, node_at};
 use crate::{SECOND, live, settled};
 
-/// It can still send. A node that dies then is noticed.
+/// The leader can still send. The new leader notices that a node has died meanwhile.
 #[test]
 fn a_leader_that_hears_nothing_is_replaced_within_six_seconds() {
     for seed in 0..40 {
@@ -31,7 +32,7 @@ fn a_leader_that_hears_nothing_is_replaced_within_six_seconds() {
         assert_eq!(
             network.leaders(),
             [new_owner],
-            "seed {seed}: it does not come back"
+            "seed {seed}: only the new leader leads"
         );
         assert_eq!(network.nodes[0].follows, Some(next));
         network.deaf.clear();
@@ -39,12 +40,12 @@ fn a_leader_that_hears_nothing_is_replaced_within_six_seconds() {
         assert_eq!(
             network.leaders(),
             [new_owner],
-            "who leads and hears is not displaced"
+            "the new leader keeps the lead"
         );
     }
 }
 
-/// The leader and the standby hear each other, and nodes can't hear the leader.
+/// The leader and the standby hear each other, but nodes can't hear the leader.
 #[test]
 fn a_standby_that_nodes_ask_in_vain_takes_over() {
     for (seed, cut) in [(31, 3), (32, 2), (33, 4)] {
@@ -60,11 +61,11 @@ fn a_standby_that_nodes_ask_in_vain_takes_over() {
         network.run(10 * SECOND);
         assert_eq!(live(&mut network, 1 - leader), 4);
         network.run(60 * SECOND);
-        assert_eq!(network.leaders(), [1 - leader], "seed {seed}: it leads on");
+        assert_eq!(network.leaders(), [1 - leader], "seed {seed}: the new leader keeps the lead");
     }
 }
 
-/// The last standby is dead, and the only node says something each five seconds.
+/// The only standby is dead, and the only node sends a message every five seconds.
 #[test]
 fn a_leader_with_one_node_and_no_standby_leads_on() {
     let (mut network, leader, _) = settled(34, 2, 1);
@@ -72,7 +73,7 @@ fn a_leader_with_one_node_and_no_standby_leads_on() {
     leads_on(&mut network, leader, 60);
 }
 
-/// A leader starts again, and the nodes do not reach its successors.
+/// A leader starts again, and the nodes do not reach the coordinators that lead after it.
 #[test]
 fn nodes_of_a_deposed_leader_ask_it_to_lead() {
     for (seed, coordinators) in [(35, 2), (36, 2), (37, 3), (38, 3)] {
@@ -99,7 +100,7 @@ fn nodes_of_a_deposed_leader_ask_it_to_lead() {
     }
 }
 
-/// The leader and the other standby hear each other and the standby that is asked.
+/// The three coordinators hear each other. Two nodes reach only one standby.
 #[test]
 fn one_of_two_standbys_is_asked_and_takes_over() {
     for seed in 40..46 {
@@ -131,7 +132,8 @@ fn two_standbys_are_asked_and_one_takes_over() {
     }
 }
 
-/// One of these coordinators takes over, serves all nodes and leads on, without a flood.
+/// Checks that one of the `asked` coordinators takes over, serves all nodes and keeps the lead,
+/// without a flood of datagrams.
 fn takes_over(network: &mut Network, asked: &[usize]) {
     let begin = network.now;
     let new_owner = loop {
@@ -165,7 +167,7 @@ fn takes_over(network: &mut Network, asked: &[usize]) {
     }
 }
 
-/// The standby that waits least does not hear the leader, and the node hears both.
+/// The standby with the shorter wait does not hear the leader. The node hears both coordinators.
 #[test]
 fn a_standby_asks_a_node_twice_before_it_stands() {
     for seed in 60..90 {
@@ -188,7 +190,7 @@ fn a_standby_asks_a_node_twice_before_it_stands() {
     }
 }
 
-/// A leader's machine stands still. Its standby is dead.
+/// The leader's machine stands still, and the only standby is dead.
 #[test]
 fn a_leader_that_stood_still_strikes_out_nobody() {
     for (seed, pause) in [(100, 3_u32), (101, 5), (102, 20), (103, 60)] {
@@ -211,7 +213,7 @@ fn a_leader_that_stood_still_strikes_out_nobody() {
     }
 }
 
-/// The last standby is dead, and one datagram of twenty is lost.
+/// The only standby is dead, and one of twenty datagrams is lost.
 #[test]
 fn a_leader_with_one_node_leads_on_though_datagrams_are_lost() {
     for seed in 110..116 {
@@ -222,7 +224,7 @@ fn a_leader_with_one_node_leads_on_though_datagrams_are_lost() {
     }
 }
 
-/// The only machine that is heard has the node id of one that died.
+/// The leader hears only one machine, which has the node id of a dead node.
 #[test]
 fn a_leader_leads_on_while_it_hears_a_refused_machine() {
     for seed in 120..124 {
@@ -236,7 +238,7 @@ fn a_leader_leads_on_while_it_hears_a_refused_machine() {
     }
 }
 
-/// Machines that were cloned have the node id of another one, and ask the standby again and again.
+/// Cloned machines have the node id of another machine, and ask the standby again and again.
 #[test]
 fn a_leader_that_refuses_machines_is_not_displaced() {
     for seed in 140..144 {
@@ -254,7 +256,7 @@ fn leads_on(network: &mut Network, leader: usize, seconds: u32) {
     }
 }
 
-/// Each coordinator reaches other nodes, and the coordinators hear each other.
+/// Each coordinator reaches only a part of the nodes, and the coordinators hear each other.
 #[test]
 fn a_standby_that_would_serve_no_more_nodes_does_not_take_over() {
     for (seed, nodes, badly) in [(130, 6, 3), (131, 8, 3), (132, 2, 1), (133, 3, 1)] {

@@ -1,4 +1,4 @@
-//! Operators' changes: they hold after a failure, and a delayed one undoes no newer one.
+//! Operators' changes are kept after a failure. A delayed change does not undo a newer one.
 
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Reply, Request, Role};
@@ -6,7 +6,7 @@ use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Reply, Request, Role
 use crate::network::{Network, coordinator_at, node_at};
 use crate::{SECOND, settled};
 
-/// Sends a request to all coordinators until there is a reply.
+/// Sends a request to all coordinators until a reply comes.
 pub(super) fn ask(network: &mut Network, request: Request) -> Option<Reply> {
     let endpoint = network.endpoint(Role::Operator, 77);
     let here = node_at(50);

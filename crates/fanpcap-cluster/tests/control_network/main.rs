@@ -16,7 +16,8 @@ use network::{Network, coordinator_at, keys, node_at, part};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A network that has run until one coordinator leads, all nodes are in and follow a topology.
+/// A network that has run until one coordinator leads, and all nodes have joined and follow a
+/// topology.
 fn settled(seed: u64, coordinators: usize, nodes: usize) -> (Network, usize, Revision) {
     let mut network = Network::new(seed, coordinators, nodes);
     network.run(20 * SECOND);
@@ -107,7 +108,7 @@ fn a_standby_takes_over_within_six_seconds() {
         assert_eq!(
             live(&mut network, successor),
             3,
-            "no node is taken for dead"
+            "no node counts as dead"
         );
         let next = network.write(successor).expect("it leads");
         assert!(next > revision);
@@ -150,7 +151,7 @@ fn all_coordinators_may_die_and_come_back_with_nothing() {
     assert_eq!(
         (told, view.live.len()),
         (Some(revision), 3),
-        "nodes told it the topology"
+        "nodes sent the topology"
     );
     assert!(network.write(leader).expect("it leads") > revision);
 }
@@ -205,7 +206,7 @@ fn of_two_leaders_the_one_of_the_lesser_term_steps_down() {
     let (mut network, leader, first) = settled(9, 2, 4);
     part(&mut network, &[leader], &[0, 1]);
     network.run(8 * SECOND);
-    assert_eq!(network.leaders().len(), 2, "each side has one");
+    assert_eq!(network.leaders().len(), 2, "each side has a leader");
     let old = network.write(leader).expect("it leads its side");
     let new = network.write(1 - leader).expect("it leads its side");
     network.run(20 * SECOND);
@@ -250,7 +251,7 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     let last = network.write(leader).expect("it leads");
     network.run(10 * SECOND);
     let log = network.log.take().expect("it was kept");
-    // To those who heard it.
+    // The attacker first sends all datagrams again to the participants that received them.
     let told: Vec<_> = network.nodes.iter().map(|node| node.events.len()).collect();
     for (from, to, datagram) in &log {
         network.hand(*from, *to, datagram);
@@ -266,7 +267,8 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     );
     let end = network.coordinators[leader].end.as_ref().expect("alive");
     assert!(end.refused(Cause::Replay) > 20);
-    // To those who have just started and remember nothing; all others are gone.
+    // Then to participants that have just started and remember nothing. All other participants are
+    // gone.
     network.nodes.iter_mut().for_each(|node| node.end = None);
     network
         .coordinators
@@ -289,7 +291,7 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     assert_eq!(
         live(&mut network, leader),
         0,
-        "no node is alive by what it once said"
+        "repeated datagrams make no node alive"
     );
     assert!(network.nodes[0].follows < Some(last));
 }
@@ -367,8 +369,8 @@ fn a_version_speaks_with_the_one_before_it_and_no_older_one() {
     );
 }
 
-/// Whatever happens, no node goes back and no revision is given twice (the network asserts both);
-/// and when all is well again, one coordinator leads and all nodes follow it.
+/// Whatever happens, no node goes back and no revision is given twice: the network asserts both.
+/// When all faults are over, one coordinator leads and all nodes follow it.
 fn chaos(seed: u64) {
     let mut network = Network::new(seed, 3, 4);
     (network.lost, network.doubled) = (network.below(300), network.below(100));
@@ -423,7 +425,7 @@ fn chaos(seed: u64) {
     assert_eq!(follows, [revision; 4], "seed {seed} {live:?}");
 }
 
-/// `FANPCAP_RUNS` sets another number than 12.
+/// `FANPCAP_RUNS` sets the number of runs, instead of 12.
 #[test]
 fn after_any_faults_all_nodes_follow_one() {
     let runs = std::env::var("FANPCAP_RUNS").ok();

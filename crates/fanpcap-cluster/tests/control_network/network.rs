@@ -1,5 +1,4 @@
-//! A network in memory: it delays, loses and doubles datagrams, and cuts machines off from each
-//! other.
+//! A network in memory. It delays, loses and doubles datagrams, and can cut links between machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,16 +14,16 @@ use fanpcap_select::Selection;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
-/// Time between two looks at all participants.
+/// The time between two steps of all participants.
 const STEP: Duration = Duration::from_millis(10);
 
-/// A coordinator and what it has stored.
+/// A coordinator with the state that it has stored.
 pub(crate) struct Coordinator {
     pub(crate) end: Option<CoordinatorEnd>,
     pub(crate) stored: Option<State>,
-    /// Nothing can be stored.
+    /// Whether the coordinator fails to store its state.
     pub(crate) fails: bool,
-    /// Until then it stands still, and what comes is lost.
+    /// The coordinator stands still until this time. Datagrams for it are lost.
     pub(crate) stopped: Duration,
 }
 
@@ -48,18 +47,18 @@ pub(crate) struct Network {
     pub(crate) now: Duration,
     pub(crate) coordinators: Vec<Coordinator>,
     pub(crate) nodes: Vec<Node>,
-    /// Datagrams lost and doubled, of a thousand.
+    /// How many of a thousand datagrams are lost, and how many are doubled.
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
-    /// How long a coordinator that begins to lead waits for nodes.
+    /// How long a new leader waits for nodes.
     pub(crate) settle: Duration,
-    /// Participants that receive nothing, though what they send arrives.
+    /// Participants that receive no datagrams. Their own datagrams arrive.
     pub(crate) deaf: BTreeSet<SocketAddr>,
-    /// Pairs of addresses between which nothing passes.
+    /// Pairs of addresses between which all datagrams are lost.
     pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,
-    /// All that was ever sent, if it is kept.
+    /// All datagrams that were sent; `None` if they are not recorded.
     pub(crate) log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
-    /// Each revision's topology: a revision never has two.
+    /// The topology of each revision, to check that no revision has two.
     pub(crate) written: BTreeMap<Revision, Topology>,
     in_flight: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     /// How many datagrams were sent.
@@ -143,7 +142,7 @@ impl Network {
         network
     }
 
-    /// A number below `end` that looks random.
+    /// A random number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.random.next_u64() % end
     }
@@ -156,7 +155,7 @@ impl Network {
         Endpoint::new(Peer { role, id }, ClusterId(1), keys(), secret)
     }
 
-    /// Starts a coordinator, with what it has stored.
+    /// Starts a coordinator with its stored state.
     pub(crate) fn start_coordinator(&mut self, at: usize) {
         let number = u8::try_from(at).expect("few");
         let mut settings = CoordinatorSettings::new(number, coordinator_at(at));
@@ -169,7 +168,7 @@ impl Network {
         self.coordinators[at].end = Some(end);
     }
 
-    /// Starts a node's agent, with nothing but its id and its machine's boot.
+    /// Starts a node's agent. It has only its node id and its machine's boot.
     pub(crate) fn start_node(&mut self, at: usize) {
         let node = 1 + u32::try_from(at).expect("few");
         self.start_node_as(at, node);
@@ -180,7 +179,7 @@ impl Network {
         self.start(at, node, endpoint);
     }
 
-    /// Starts a node's agent that speaks another version of the protocol.
+    /// Starts a node's agent with another version of the protocol.
     pub(crate) fn start_node_of(&mut self, at: usize, version: u8) {
         let node = 1 + u32::try_from(at).expect("few");
         let endpoint = self.endpoint(Role::Node, node).with_version(version);
@@ -220,7 +219,7 @@ impl Network {
         }
     }
 
-    /// Lets time pass.
+    /// Runs the network for this time.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -301,7 +300,7 @@ impl Network {
         }
     }
 
-    /// The coordinators whose view leads.
+    /// The coordinators whose views lead.
     pub(crate) fn leaders(&mut self) -> Vec<usize> {
         let now = self.now;
         let leads = |one: &mut Coordinator| one.end.as_mut().is_some_and(|end| end.view(now).leads);
@@ -312,7 +311,7 @@ impl Network {
             .collect()
     }
 
-    /// Lets a coordinator write a topology of all nodes that are alive in its view.
+    /// Lets a coordinator write a topology of all nodes that live in its view.
     pub(crate) fn write(&mut self, at: usize) -> Option<Revision> {
         let now = self.now;
         let end = self.coordinators[at].end.as_mut()?;
@@ -337,7 +336,7 @@ impl Network {
     }
 }
 
-/// Cuts all links between the machines of `left` and the others.
+/// Cuts all links between these machines and the other machines.
 pub(crate) fn part(network: &mut Network, coordinators: &[usize], nodes: &[usize]) {
     let all: Vec<_> = (0..network.coordinators.len())
         .map(coordinator_at)

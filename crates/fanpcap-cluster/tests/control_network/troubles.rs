@@ -1,4 +1,4 @@
-//! Faults that must be reported: lost files, full disks, wrong clocks, too many changes.
+//! Faults that must be reported: lost files, full disks, wrong clocks, and too many changes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,8 +13,7 @@ use crate::desired::ask;
 use crate::network::{Network, coordinator_at, node_at, part};
 use crate::{SECOND, settled};
 
-/// The coordinators' files and the agents' memory are gone. The tables in the nodes' kernels are
-/// not.
+/// The coordinators' files and the agents' memory are lost. The nodes' kernels keep their tables.
 #[test]
 fn a_topology_that_nobody_can_show_is_planned_without() {
     let (mut network, _, revision) = settled(5, 2, 3);
@@ -38,7 +37,7 @@ fn a_topology_that_nobody_can_show_is_planned_without() {
     assert!(network.nodes.iter().all(|node| node.follows == Some(next)));
 }
 
-/// The coordinators' files are old copies: no node goes back to what is in them.
+/// The coordinators' files are old copies. No node may go back to the topology of these copies.
 #[test]
 fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     let (mut network, leader, old) = settled(5, 2, 3);
@@ -62,7 +61,8 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     network.run(30 * SECOND);
     let follows: Vec<_> = network.nodes.iter().map(|node| node.follows).collect();
     assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
-    // No process had it, so the old one is written again, and all follow it.
+    // No process has the newer topology. So the old topology is written again, and all nodes follow
+    // it.
     let leader = network.leaders()[0];
     let is_outrun = |network: &mut Network| {
         let now = network.now;
@@ -76,7 +76,7 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     assert!(network.nodes.iter().all(|node| node.follows == Some(again)));
 }
 
-/// An attacker holds heartbeats back, and sends them when the node has announced something else.
+/// An attacker delays heartbeats until the node has announced another weight.
 #[test]
 fn a_heartbeat_that_others_have_overtaken_says_nothing() {
     let (mut network, leader, _) = settled(18, 1, 2);
@@ -111,7 +111,7 @@ fn a_heartbeat_that_others_have_overtaken_says_nothing() {
     }
 }
 
-/// The network asserts that no revision comes twice.
+/// The network asserts that no revision is given twice.
 #[test]
 fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     let term = |network: &Network| {
@@ -131,8 +131,8 @@ fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     assert_eq!(term(&network), before);
 }
 
-/// The nodes' agents have started again and have no topology to show. The leader was cut off when
-/// it was written. The coordinator that wrote it stands by.
+/// The nodes' agents have started again and have no topology to send. The leader was cut off when
+/// the newer topology was written. The coordinator that wrote it is a standby.
 #[test]
 fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     let (mut network, leader, old) = settled(5, 2, 3);
@@ -163,20 +163,19 @@ fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     assert!(network.write(1 - leader) > Some(newer) && newer > old);
 }
 
-/// A coordinator that was cut off leads by what it knew then. A node whose machine has started
-/// again is the first that it hears, and the others follow a newer topology.
+/// A coordinator that was cut off leads with an old topology. The first node that it hears has
+/// started again, and the other nodes follow a newer topology.
 #[test]
 fn a_leader_hears_the_nodes_before_it_gives_out_what_it_knew() {
     for seed in 0..5 {
         assert_eq!(restart_beside_an_old_leader(seed, 2 * SECOND), (1, 2));
     }
-    // Without the wait, this happens.
+    // Without the wait, the node gets the old topology after its restart.
     let told = (0..60).map(|seed| restart_beside_an_old_leader(seed, Duration::ZERO));
     assert!(told.max() > Some((1, 2)));
 }
 
-/// Returns how often the node was told the old topology and the newer one, before and after its
-/// restart.
+/// Returns how often the node got the old topology and the newer one, before and after its restart.
 fn restart_beside_an_old_leader(seed: u64, settle: Duration) -> (usize, usize) {
     let (mut network, leader, old) = settled(seed, 2, 3);
     network.settle = settle;
@@ -204,7 +203,8 @@ fn restart_beside_an_old_leader(seed: u64, settle: Duration) -> (usize, usize) {
     (told(old), told(newer))
 }
 
-/// A coordinator whose disk is full says nothing that a crash would undo, and is replaced.
+/// A coordinator whose disk is full sends nothing that would be lost in a crash. Another
+/// coordinator replaces it.
 #[test]
 fn what_is_not_stored_is_not_sent() {
     let (mut network, leader, revision) = settled(17, 2, 3);
@@ -333,8 +333,8 @@ fn a_change_too_many_is_refused_and_all_others_stand() {
     assert_eq!(read.desired.drained.len(), 128);
 }
 
-/// An attacker without the key is faster than the coordinator's answers, and sends each to the node
-/// from another address.
+/// An attacker without the key repeats each answer of the coordinator to the node, from another
+/// address, before the answer arrives.
 #[test]
 fn answers_from_elsewhere_do_not_draw_heartbeats_there() {
     for elsewhere in [node_at(1), coordinator_at(7)] {

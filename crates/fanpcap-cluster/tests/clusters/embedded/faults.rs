@@ -60,7 +60,7 @@ impl Network {
             }
             Fault::Announce { node, weight } => self.machines[node].weight = weight,
             Fault::NoQuorum { lasts, .. } => {
-                // The control network is gone.
+                // The control network fails.
                 for host in &mut self.hosts {
                     (host.cut, host.is_half_cut, host.ways) = (now + lasts, false, Ways::Both);
                 }
@@ -72,7 +72,7 @@ impl Network {
         }
     }
 
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the others befall nodes")]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the other faults are faults of nodes")]
     fn suffer_host(&mut self, fault: Fault) {
         let now = self.now;
         let is_odd = self.random.one_in(2);

@@ -15,25 +15,26 @@ pub(super) struct CoordinatorHost {
     core: Coordinator,
     pub(super) end: Option<CoordinatorEnd>,
     file: Option<State>,
-    /// Whether its file is gone when it starts again.
+    /// Whether the coordinator's file is lost before it starts again.
     pub(super) loses_file: bool,
     pub(super) starts: Time,
     pub(super) stopped: Time,
-    /// Until then it can't write its file.
+    /// The coordinator can't write its file until this time.
     pub(super) full: Time,
-    /// Until then it is cut off; from all, or from the others and every second node.
+    /// The coordinator is cut off until this time. If `is_half_cut`, it still reaches every second
+    /// node.
     pub(super) cut: Time,
     pub(super) is_half_cut: bool,
     pub(super) ways: Ways,
-    /// How far its monotonic clock is from the time.
+    /// How far the coordinator's monotonic clock is from the time.
     pub(super) skew: Duration,
     leads: bool,
 }
 
-/// What the last leader knows.
+/// What the leader knows at the end of the run.
 pub(super) struct Last {
     pub(super) topology: Option<Box<Topology>>,
-    /// Whether it knows of no node that is due a bucket.
+    /// Whether the leader knows no live node with a weight.
     pub(super) has_nobody: bool,
 }
 
@@ -104,7 +105,7 @@ impl Network {
         self.flush_host(at);
     }
 
-    /// Lets the coordinator plan, and writes the result.
+    /// Lets the coordinator plan, and takes the topology that it writes.
     fn plan(&mut self, at: usize) {
         let time = self.time();
         let host = &mut self.hosts[at];
@@ -133,7 +134,7 @@ impl Network {
         }
     }
 
-    /// Stores what has changed, then sends.
+    /// Stores the coordinator's changes, then sends its datagrams.
     fn flush_host(&mut self, at: usize) {
         let now = self.now;
         let host = &mut self.hosts[at];
@@ -152,7 +153,7 @@ impl Network {
         }
     }
 
-    /// What the single leader knows at the end; `None` if there are none or several.
+    /// What the leader knows at the end; `None` if not exactly one coordinator leads.
     pub(super) fn last(&mut self) -> Option<Last> {
         let time = self.time();
         let mut leading = self.hosts.iter_mut().filter_map(|host| {

@@ -1,4 +1,4 @@
-//! How changes without a union are judged.
+//! How the proof judges changes without a union.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::store::Time;
 
 const SECOND: Time = 1_000_000;
 
-/// The owner has all buckets.
+/// A topology in which `owner` has all buckets.
 fn written(revision: u64, replaces: Option<u64>, owner: u32) -> Written {
     let entry = NodeEntry {
         slot: Slot(0),
@@ -60,7 +60,8 @@ fn load(machine: &mut Machine, from: Time, of: &Written) {
     });
 }
 
-/// Node 1 has all until both nodes load a topology at these times, by which node 2 has all.
+/// Judges a run with two nodes. Node 1 has all buckets until each node loads, at its time in
+/// `times`, a topology in which node 2 has all buckets.
 fn judged(replaces: Option<u64>, times: [Time; 2]) -> Result<Verdict, Broken> {
     let written = [written(1, None, 1), written(2, replaces, 2)];
     let mut machines = [Machine::new(1), Machine::new(2)];

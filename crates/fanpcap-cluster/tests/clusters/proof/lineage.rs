@@ -1,9 +1,10 @@
-//! Which topologies counted when, in a cluster whose coordinators may not hear each other.
+//! Which topologies counted when, if coordinators may not hear each other.
 //!
-//! Each topology replaces one that its coordinator knew. In a **fork** two replace the same one, or
-//! a coordinator that knows none plans a first one again. No rule leads from one branch to the
-//! other, so what nodes capture is judged by the newest topologies of all branches in use. If all
-//! nodes change to another branch at once, both count at that time.
+//! Each topology replaces one that its coordinator knew. In a **fork**, two topologies replace the
+//! same one, or a coordinator that knows no topology writes a first one again. No rule leads from
+//! one branch of a fork to the other. So the captures are judged by the newest topologies of all
+//! branches that nodes follow. If all nodes change to another branch at once, both branches count
+//! at that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +22,8 @@ pub(crate) struct Written {
     pub(crate) topology: Box<Topology>,
 }
 
-/// From which time on which topologies counted, by their indices in `written`: those by which a
-/// node captures, without those that another one of them has come from.
+/// Which topologies counted from which time on, by their indices in `written`. A topology counts if
+/// a node captures by it, and no node captures by a topology that came from it.
 pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>, Broken> {
     let family = Family::new(written)?;
     let times = machines.iter().flat_map(|machine| &machine.segments);
@@ -35,7 +36,7 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
             .collect();
         let is_head = |one: &usize| !used.iter().any(|other| family.comes_from(*other, *one));
         let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
-        // Without a running node nothing changes.
+        // If no machine runs, the same topologies count.
         if heads.is_empty() || eras.last().is_some_and(|last| last.heads == heads) {
             continue;
         }
@@ -49,8 +50,9 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
     Ok(eras)
 }
 
-/// When a machine that had started again captured by an older topology than before: a coordinator
-/// that was cut off knew no newer one. Its buckets are those of a dead node until then.
+/// When a machine that had started again captured by an older topology than before, because a
+/// coordinator that was cut off knew no newer one. At these times its buckets count as a dead
+/// node's.
 pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Broken> {
     let family = Family::new(written)?;
     let mut spans = Spans::new();
@@ -68,7 +70,7 @@ pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Bro
     Ok(spans)
 }
 
-/// Which topology comes from which.
+/// From which topology each topology comes.
 struct Family {
     places: BTreeMap<Revision, usize>,
     parents: Vec<Option<usize>>,
@@ -87,7 +89,7 @@ impl Family {
         Ok(Self { places, parents })
     }
 
-    /// The topology by which a machine captures at a time.
+    /// The topology by which a machine captures at the time `at`.
     fn used(&self, machine: &Machine, at: Time) -> Option<usize> {
         let segments = machine.segments.iter();
         self.place(segments.take_while(|segment| segment.from <= at).last()?)
@@ -98,8 +100,8 @@ impl Family {
         self.places.get(&assignment.revision).copied()
     }
 
-    /// The heads of branches that no node follows any more, though none of `heads` leads on from
-    /// there or back to where they came from.
+    /// The topologies in `before` whose branches no node follows any more: no topology in `heads`
+    /// comes from them, and they come from none of these.
     fn left(&self, before: &[usize], heads: &[usize]) -> Vec<usize> {
         let is_kin = |one: usize, other: usize| {
             one == other || self.comes_from(one, other) || self.comes_from(other, one)
