@@ -1,5 +1,5 @@
-//! Nodes' reports with any numbers. A ledger accepts or refuses each report, and the ledger's sums
-//! do not overflow.
+//! Reads any bytes as numbers of nodes' reports. A ledger accepts or refuses each report, and its
+//! sums must not overflow.
 #![no_main]
 
 use fanpcap_buckets::layout::BUCKETS;
@@ -7,8 +7,8 @@ use fanpcap_cluster::loss_account::{Beacon, Ledger, LedgerSettings, Report, Summ
 use fanpcap_cluster::{NodeId, Revision};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes of the input for each report: what to do after the report, the node, the boot, and eight
-/// numbers.
+/// How many bytes of the input each report has: one for the action after the report, one for the
+/// node, one for the boot, and eight numbers.
 const STEP: usize = 3 + 8 * 8;
 
 fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {

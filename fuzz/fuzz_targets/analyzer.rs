@@ -1,4 +1,4 @@
-//! An analyzer and a ledger do not panic on any messages that can be decoded.
+//! Gives any messages that can be decoded to an analyzer and a ledger, which must not panic.
 #![no_main]
 
 use fanpcap_buckets::Slot;

@@ -1,4 +1,5 @@
-//! Any bytes as a message to an analyzer. The decoder reads no byte outside of the message.
+//! Reads any bytes as a message to an analyzer. The decoder must not read bytes outside of the
+//! message.
 #![no_main]
 
 use fanpcap_cluster::dicap::headers_of;
@@ -9,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = (decode_ack(bytes), headers_of(bytes));
     let mut decoder = CountsDecoder::default();
     if let Ok((part, first)) = decoder.decode(bytes) {
-        // The same differences once more, as another connection writes them.
+        // Encodes the same differences once more, for another connection.
         let head = Head::decode(bytes).expect("a report");
         let mut encoder = CountsEncoder::new(head, part);
         let second = decoder.decode(bytes).expect("the same bytes").1;

@@ -1,5 +1,5 @@
-//! Any bytes as a control message with a valid seal. The decoder refuses the message, or the
-//! decoded message is encoded as the same bytes.
+//! Reads any bytes as a control message with a valid seal. Either the decoder refuses the message,
+//! or the decoded message is encoded as the same bytes.
 #![no_main]
 
 use fanpcap_cluster::control::{Assembly, Body, ClusterId, Envelope, Key, Keys, Message, State};

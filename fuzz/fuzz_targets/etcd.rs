@@ -1,4 +1,5 @@
-//! The keys and values of a cluster in etcd. The first byte selects the key, the rest is the value.
+//! Reads any bytes as keys and values of a cluster in etcd. The first byte selects the key, and the
+//! other bytes are the value.
 #![no_main]
 
 use fanpcap_cluster::{DesiredState, NodeId};

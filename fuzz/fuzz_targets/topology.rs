@@ -1,5 +1,5 @@
-//! Any bytes as a cluster's topology. The decoder refuses the bytes, or returns a topology that
-//! nodes can follow and that is encoded as the same bytes.
+//! Reads any bytes as a cluster's topology. Either the decoder refuses the bytes, or it returns a
+//! topology that nodes can follow and that is encoded as the same bytes.
 #![no_main]
 
 use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
@@ -8,10 +8,10 @@ use fanpcap_select::Selection;
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-/// Made once, because making the topologies takes longer than reading them.
+/// Two valid topologies as bytes. They are made once, because that takes longer than reading them.
 static GOOD: LazyLock<[Vec<u8>; 2]> = LazyLock::new(good);
 
-/// A topology of three nodes and a union that changes it, as bytes.
+/// A topology of three nodes, and a union that begins a change of it, as bytes.
 fn good() -> [Vec<u8>; 2] {
     let members = [1, 2, 3].map(|node| Member {
         node: NodeId(node),
@@ -37,9 +37,9 @@ fn check(bytes: &[u8]) {
     }
 }
 
-// Tries the bytes as a topology itself, and as changes of a valid topology. One byte selects the
-// topology; then each change has two bytes for the place and one for the value. A place beyond the
-// end makes the topology longer.
+// Tries the bytes as a topology, and then as changes of a valid topology. The first byte selects
+// the valid topology. Each change has two bytes for the position and one for the new value. A
+// position beyond the end makes the topology longer.
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     let Some((which, changes)) = bytes.split_first() else {
