@@ -3,7 +3,7 @@
 //! In real traffic, one packet in twenty has a true repeat: a retransmission or a keep-alive. So a
 //! packet that comes again need not be a duplicate. But each node captures a packet once. So an
 //! equal packet from another node is the duplicate of a packet that this other node has not
-//! delivered yet. The number of different equal packets is that of the node with the most of them.
+//! delivered yet. The true number of equal packets is that of the node with the most of them.
 //! Duplicates have nearly equal stamps: a packet with another stamp is a true repeat. Duplicates
 //! also have the same bucket: if packets are selected in turn, a true repeat has another bucket.
 
@@ -139,7 +139,7 @@ mod tests {
         assert!(!packets.is_double(10, 0, (7, 60, b"a")));
         assert!(
             !packets.is_double(11, 1, (8, 60, b"a")),
-            "its turn is another"
+            "another bucket"
         );
         assert!(packets.is_double(12, 1, (7, 60, b"a")));
     }

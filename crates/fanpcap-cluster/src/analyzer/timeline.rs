@@ -5,7 +5,7 @@
 
 use crate::record::Record;
 
-/// The length of a slot in bits: 2^20 nanoseconds.
+/// A slot has 2^20 nanoseconds.
 const SLOT_BITS: u32 = 20;
 
 /// The number of slots, for 4.3 seconds.

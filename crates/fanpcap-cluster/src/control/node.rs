@@ -308,7 +308,7 @@ impl NodeEnd {
 
     /// Whether only a leader sends this body. Standbys answer too, but they name another
     /// coordinator as the leader, which the node may not reach.
-    #[allow(clippy::wildcard_enum_match_arm, reason = "all else serves no node")]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a leader sends no other body")]
     fn is_served_by(&self, body: &Body) -> bool {
         match body {
             Body::Announce(leader) => self.leader() == Some(*leader),
@@ -319,7 +319,7 @@ impl NodeEnd {
 
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "what this role takes from nobody is dropped"
+        reason = "this role drops all other messages"
     )]
     fn hear(&mut self, now: Duration, from: SocketAddr, peer: Peer, body: Body) {
         let serves = self.is_served_by(&body);

@@ -98,7 +98,7 @@ impl OperatorEnd {
     /// The datagram was refused.
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "what this role takes from nobody is dropped"
+        reason = "this role drops all other messages"
     )]
     pub fn receive(
         &mut self,

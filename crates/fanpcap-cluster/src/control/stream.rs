@@ -58,7 +58,7 @@ const LABEL: &[u8] = b"fanpcap frame in the stream";
 /// A frame with the fields that the sender and the nodes compute alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DueFrame {
-    /// What it is for.
+    /// What the frame is for.
     pub kind: Kind,
     /// Roughly the seconds since 1970. No two frames of a kind have the same sequence.
     pub sequence: u64,

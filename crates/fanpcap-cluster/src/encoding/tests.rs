@@ -45,7 +45,7 @@ fn topologies() -> impl Strategy<Value = Topology> {
     )
 }
 
-/// Any filter, which need not be a filter's code.
+/// Any filter. Its code may be invalid.
 fn filters() -> impl Strategy<Value = Filter> {
     let one = any::<(u16, u8, u8, u32)>().prop_map(|(code, jt, jf, k)| Classic { code, jt, jf, k });
     let code = proptest::collection::vec(one, 0..=FILTER_CODE);

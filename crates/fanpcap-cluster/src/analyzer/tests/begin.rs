@@ -141,7 +141,7 @@ fn a_batch_is_done_when_all_of_it_was_given_out() {
     analyzer.take(&first, BEGIN).unwrap();
     let due = analyzer.due(&first.head);
     assert_eq!(analyzer.take(&first, BEGIN), Err(Refusal::Again));
-    assert_eq!(analyzer.due(&first.head), due, "it is not done for that");
+    assert_eq!(analyzer.due(&first.head), due, "a repeat changes nothing");
     let mut release = |analyzer: &mut Analyzer, now| {
         analyzer.release(now, |delivered| given.push(delivered.record.captured[0]));
         (analyzer.given() >= due, given.len())

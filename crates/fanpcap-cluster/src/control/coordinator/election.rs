@@ -322,7 +322,7 @@ impl CoordinatorEnd {
 
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "what this role takes from nobody is dropped"
+        reason = "this role drops all other messages"
     )]
     pub(super) fn hear_coordinator(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
         if self.settings.others.contains(&from.0) {

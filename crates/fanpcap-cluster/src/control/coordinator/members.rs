@@ -287,7 +287,7 @@ impl CoordinatorEnd {
 
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "what this role takes from nobody is dropped"
+        reason = "this role drops all other messages"
     )]
     pub(super) fn hear_node(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
         let node = NodeId(from.1.id);

@@ -11,7 +11,7 @@ use crate::coordination::Refusal;
 impl CoordinatorEnd {
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "what this role takes from nobody is dropped"
+        reason = "this role drops all other messages"
     )]
     pub(super) fn hear_operator(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
         if !self.leads() {

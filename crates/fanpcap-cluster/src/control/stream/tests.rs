@@ -124,7 +124,7 @@ fn an_update_is_sent_once_all_wait_for_it_and_again_later() {
 fn a_union_does_not_wait_for_the_dead_and_other_keys_need_no_update() {
     let mut view = view();
     view.live.pop();
-    assert_eq!(awaited(&view), None, "its packets may go on by themselves");
+    assert_eq!(awaited(&view), None, "the kernel may still capture");
     let (_, topology) = view.topology.as_mut().unwrap();
     topology.new_owners = Some(Box::new([Some(Slot(0)); BUCKETS]));
     assert_eq!(awaited(&view), Some(Revision(9)));
