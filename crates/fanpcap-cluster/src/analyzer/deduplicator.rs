@@ -137,10 +137,7 @@ mod tests {
     fn an_equal_packet_of_another_bucket_is_a_true_repeat() {
         let mut packets = Deduplicator::new(100, 1);
         assert!(!packets.is_double(10, 0, (7, 60, b"a")));
-        assert!(
-            !packets.is_double(11, 1, (8, 60, b"a")),
-            "another bucket"
-        );
+        assert!(!packets.is_double(11, 1, (8, 60, b"a")), "another bucket");
         assert!(packets.is_double(12, 1, (7, 60, b"a")));
     }
 

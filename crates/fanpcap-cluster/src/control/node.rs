@@ -308,7 +308,10 @@ impl NodeEnd {
 
     /// Whether only a leader sends this body. Standbys answer too, but they name another
     /// coordinator as the leader, which the node may not reach.
-    #[allow(clippy::wildcard_enum_match_arm, reason = "a leader sends no other body")]
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "a leader sends no other body"
+    )]
     fn is_served_by(&self, body: &Body) -> bool {
         match body {
             Body::Announce(leader) => self.leader() == Some(*leader),

@@ -46,22 +46,22 @@ impl fmt::Display for Condition {
                 write!(
                     f,
                     "nodes {} are gone at once, more than a third of all: nothing changes. \
-                     'fanpcap cluster drain NODE' gives away the buckets of one that is dead",
+                     'fanpcap cluster drain NODE' gives away the buckets of a dead node",
                     list(nodes)
                 )?;
                 match limit {
-                    Some(limit) => write!(f, "; after {} s all are", limit.as_secs()),
+                    Some(limit) => write!(f, "; after {} s they count as dead", limit.as_secs()),
                     None => Ok(()),
                 }
             }
             Self::Waiting(nodes) => write!(
                 f,
-                "a change waits for nodes {}: drain ('fanpcap cluster drain NODE') or stop them if \
-                 they hang",
+                "a change waits for nodes {}: if they hang, drain them ('fanpcap cluster drain \
+                 NODE') or stop them",
                 list(nodes)
             ),
             Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
-            Self::Nobody => write!(f, "no node is alive that has a weight: nothing changes"),
+            Self::Nobody => write!(f, "no live node has a weight: nothing changes"),
             Self::Full(count) => write!(f, "{count} nodes have no slot: the cluster is full"),
             Self::Unfiltered(nodes) => write!(
                 f,

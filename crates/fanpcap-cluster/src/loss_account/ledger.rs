@@ -45,7 +45,10 @@ impl fmt::Display for ReportError {
         match self {
             Self::Old => f.write_str("a report that is older than the newest"),
             Self::Counts => f.write_str("a report whose counts went back or contradict each other"),
-            Self::Full => write!(f, "a report of one more node than the {NODES} there can be"),
+            Self::Full => write!(
+                f,
+                "a report of one more node, but the limit is {NODES} nodes"
+            ),
         }
     }
 }

@@ -89,7 +89,7 @@ impl fmt::Display for MessageError {
             Self::Kind(kind) => write!(f, "a message of kind {kind}, which is not read here"),
             Self::Length(length) => write!(
                 f,
-                "a message of {length} bytes; it has {HEAD_BYTES} to {MESSAGE_BYTES}, as many as it says"
+                "a message of {length} bytes: not from {HEAD_BYTES} to {MESSAGE_BYTES}, or not its head's length"
             ),
             Self::Body => write!(f, "a message whose counts and bytes disagree"),
         }

@@ -61,7 +61,11 @@ fn a_standby_that_nodes_ask_in_vain_takes_over() {
         network.run(10 * SECOND);
         assert_eq!(live(&mut network, 1 - leader), 4);
         network.run(60 * SECOND);
-        assert_eq!(network.leaders(), [1 - leader], "seed {seed}: the new leader keeps the lead");
+        assert_eq!(
+            network.leaders(),
+            [1 - leader],
+            "seed {seed}: the new leader keeps the lead"
+        );
     }
 }
 

@@ -105,11 +105,7 @@ fn a_standby_takes_over_within_six_seconds() {
             assert!(network.now - begin <= 6 * SECOND);
         }
         let successor = network.leaders()[0];
-        assert_eq!(
-            live(&mut network, successor),
-            3,
-            "no node counts as dead"
-        );
+        assert_eq!(live(&mut network, successor), 3, "no node counts as dead");
         let next = network.write(successor).expect("it leads");
         assert!(next > revision);
         network.run(3 * SECOND);

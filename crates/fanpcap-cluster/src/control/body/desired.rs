@@ -35,9 +35,10 @@ impl fmt::Display for TooManyChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} nodes are drained, or have weights, by earlier commands: there can be no more; undo \
-             those of nodes that are gone ('fanpcap cluster status' lists them)",
-            OperatorChange::MOST
+            "earlier commands have drained {most} nodes, or set the weights of {most} nodes, which \
+             is the limit: undo the changes of nodes that are gone ('fanpcap cluster status' lists \
+             the changes)",
+            most = OperatorChange::MOST
         )
     }
 }

@@ -72,7 +72,10 @@ impl Network {
         }
     }
 
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the other faults are faults of nodes")]
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other faults are faults of nodes"
+    )]
     fn suffer_host(&mut self, fault: Fault) {
         let now = self.now;
         let is_odd = self.random.one_in(2);

@@ -100,7 +100,7 @@ fn each_change_leaves_a_line() {
     done.unwrap();
     let leads = [
         "this coordinator is the active one",
-        "no node is alive that has a weight",
+        "no live node has a weight",
     ];
     assert!(
         said[0].starts_with(leads[0]) && said[1].starts_with(leads[1]),
