@@ -22,8 +22,8 @@ impl Ledger {
         self.runs.iter().filter(observer).map(around).collect()
     }
 
-    /// The packets of a bucket that were offered, according to `observers`. Without
-    /// observers, according to ended runs.
+    /// The packets of a bucket that were offered, according to `observers`. Without observers,
+    /// according to ended runs.
     pub(super) fn offered(
         &self,
         observers: &[(&CounterRun, ReportsAround<'_>)],

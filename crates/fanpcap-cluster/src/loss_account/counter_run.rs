@@ -58,7 +58,8 @@ pub(super) struct CounterRun {
     /// interval began.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
-    /// What the run captured in each bucket's interval by a topology that may have been replaced.
+    /// How many packets the run captured in each bucket's interval by a topology that may have been
+    /// replaced.
     pub(super) stale: Box<Counts>,
     /// The buckets that the node may have had in the bucket's present interval.
     pub(super) had: Box<Flags>,

@@ -42,7 +42,7 @@ pub(super) fn note(history: &mut Vec<PortHistory>, run: &mut CounterRun, time: u
     if packets > 0 || run.is_named_at(time) {
         port.last = time;
     }
-    // Forgets the port that has been sound for the longest time.
+    // Forgets the port whose verdict has been sound for the longest time.
     if history.len() == NODES {
         history.remove(0);
     }

@@ -1,4 +1,4 @@
-//! What a node counted.
+//! A node's report: its counts and the time at which they were read.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -37,7 +37,7 @@ pub struct Summary {
     pub beacon: Beacon,
 }
 
-/// What a node counted.
+/// A node's counts at one time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The fields that are not counted by bucket.

@@ -146,7 +146,8 @@ impl Ledger {
     }
 
     /// The packets that the cluster was offered before `run`'s counts, and the negated number of
-    /// packets that the run captured before the ledger began. `None` until all reports reach far enough.
+    /// packets that the run captured before the ledger began. `None` until all reports reach far
+    /// enough.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;

@@ -6,9 +6,9 @@ use std::ops::{Add, AddAssign, Sub};
 /// A number that is known to lie between two others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// The number is not less.
+    /// The lower limit of the number.
     pub least: i64,
-    /// The number is not more.
+    /// The upper limit of the number.
     pub most: i64,
 }
 

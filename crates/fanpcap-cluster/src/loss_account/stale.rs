@@ -9,7 +9,7 @@ use crate::identity::Revision;
 
 impl Ledger {
     /// Finds the pairs of successive reports of a node that do not both have the newest topology
-    /// that any node had by then. What was captured between two such reports may be captured twice.
+    /// that any node had by then. Packets captured between two such reports may be captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
         // All reports of the other nodes until this time have come.
