@@ -153,10 +153,11 @@ impl Copy {
         for (device, sign) in &mut self.awaited {
             let is_up = link::is_up(device);
             // Best effort: without the sign, the copy waits as well.
-            let shown = sign
-                .take()
-                .or_else(|| Sign::of_copy(device, self.number).ok());
-            *sign = shown.filter(|_| !is_up);
+            let show = || Sign::of_copy(device, self.number).ok();
+            *sign = match is_up {
+                true => None,
+                false => sign.take().or_else(show),
+            };
             is_due &= is_up;
         }
         is_due
