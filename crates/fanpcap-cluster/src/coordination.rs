@@ -154,7 +154,7 @@ pub struct View {
 }
 
 /// A cluster's state, for the operator.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
@@ -164,6 +164,9 @@ pub struct ClusterStatus {
     pub leader: Option<String>,
     /// Sentences on what the operator should know or do.
     pub notes: Vec<String>,
+    /// Control messages that the coordinator refused, by the cause's name. Engines without control
+    /// messages have none.
+    pub refused: Vec<(&'static str, u64)>,
 }
 
 /// Why a topology was not written.

@@ -77,9 +77,10 @@ pub trait CoordinatorSide {
     /// status. Engines without a place for notes drop them.
     fn publish(&mut self, _notes: Vec<String>) {}
 
-    /// Control messages that were refused for a wrong key or seal, as [`NodeSide::forged`].
-    fn forged(&self) -> u64 {
-        0
+    /// Control messages that were refused, by the cause's name. Engines without control messages
+    /// have none.
+    fn all_refused(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     /// Takes the keys that the settings name now. Engines without keys of their own have nothing to

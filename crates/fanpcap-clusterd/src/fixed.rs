@@ -35,8 +35,8 @@ impl OperatorSide for FixedOperator {
                 topology,
                 ..View::default()
             },
-            leader: None,
             notes: vec![UNKNOWN.to_owned()],
+            ..ClusterStatus::default()
         })
     }
 

@@ -158,6 +158,12 @@ impl CoordinatorEnd {
         self.endpoint.refused(cause)
     }
 
+    /// How many messages were refused for each cause, by the cause's name.
+    pub fn all_refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.endpoint.all_refused().map(|(_, count)| count);
+        Cause::NAMES.into_iter().zip(counts)
+    }
+
     /// The endpoint, whose keys can be changed.
     pub fn endpoint_mut(&mut self) -> &mut Endpoint {
         &mut self.endpoint

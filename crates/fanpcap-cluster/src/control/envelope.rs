@@ -171,6 +171,11 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The causes' names in JSON and metrics, by their numbers.
+    pub const NAMES: [&str; 8] = [
+        "foreign", "key", "seal", "body", "replay", "stale", "version", "term",
+    ];
+
     /// What is wrong with such datagrams, in words, in the order of the causes' numbers.
     pub(super) const FAULTS: [&str; 8] = [
         "no control messages of this cluster",

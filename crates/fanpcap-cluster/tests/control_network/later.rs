@@ -45,9 +45,12 @@ fn nodes_and_commands_that_cannot_read_a_topology_say_so() {
     let (mut network, ..) = settled(5, 1, 2);
     let denied = |network: &Network| {
         let events = network.nodes[0].events.iter();
-        let denied = events.filter_map(|event| match event {
-            NodeEvent::Denied(said) => Some(said.clone()),
-            _ => None,
+        let denied = events.filter_map(|event| {
+            if let NodeEvent::Denied(said) = event {
+                Some(said.clone())
+            } else {
+                None
+            }
         });
         denied.collect::<Vec<_>>()
     };

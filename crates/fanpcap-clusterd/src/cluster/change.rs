@@ -105,8 +105,7 @@ mod tests {
             Ok(ClusterStatus {
                 unreadable: None,
                 view,
-                leader: None,
-                notes: Vec::new(),
+                ..ClusterStatus::default()
             })
         }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use fanpcap_cluster::{ClusterStatus, LiveNode, NodeId, Phase, Revision, Setup, Topology, View};
 use fanpcap_config::report::harmless_text;
 use fanpcap_terminal::streams;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::sums::Sums;
 use super::waiting::WaitingNotice;
@@ -261,6 +261,11 @@ fn table(cluster: &str, status: &ClusterStatus) -> String {
              {address}"
         );
     }
+    // Repeats, and messages that are not known to be new, are usual after a restart.
+    let is_usual = |cause: &str| ["replay", "stale"].contains(&cause);
+    for (cause, count) in status.refused.iter().filter(|(cause, _)| !is_usual(cause)) {
+        let _ = writeln!(text, "\ncontrol messages refused ({cause}): {count}");
+    }
     for note in notes(status) {
         let _ = writeln!(text, "\n{}", harmless_text(&note));
     }
@@ -295,6 +300,9 @@ fn object(cluster: &str, status: &ClusterStatus) -> Value {
             "devices": setup.and_then(|it| it.devices),
         })
     });
+    let refused: Map<String, Value> = (status.refused.iter())
+        .map(|&(cause, count)| (cause.to_owned(), count.into()))
+        .collect();
     json!({
         "schema": 1,
         "cluster": cluster,
@@ -302,5 +310,6 @@ fn object(cluster: &str, status: &ClusterStatus) -> Value {
         "topology": topology,
         "nodes": nodes.collect::<Vec<_>>(),
         "notes": notes(status),
+        "refused": refused,
     })
 }

@@ -61,7 +61,7 @@ impl<S: FnMut(&str)> Driver<S> {
     /// Reads the cluster's view once, and writes what is due. `now` is called after the engine has
     /// waited for changes.
     pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
-        let forged = self.side.forged();
+        let refused = self.side.all_refused();
         let view = self
             .side
             .poll(TICK / 2)
@@ -72,7 +72,7 @@ impl<S: FnMut(&str)> Driver<S> {
         }
         self.leads = view.leads;
         if let Some(metrics) = &mut self.metrics {
-            metrics.write(view, self.written, forged);
+            metrics.write(view, self.written, &refused);
         }
         let revision = view.topology.as_ref().map(|(revision, _)| *revision);
         self.status = match (view.leads, revision) {
@@ -164,7 +164,7 @@ impl<S: FnMut(&str)> Driver<S> {
         self.side.resign();
         // The file outlives the process, so it must not say that this coordinator leads.
         if let Some(metrics) = &mut self.metrics {
-            metrics.end(self.written, self.side.forged());
+            metrics.end(self.written, &self.side.all_refused());
         }
     }
 }

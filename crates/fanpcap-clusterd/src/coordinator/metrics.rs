@@ -31,31 +31,46 @@ impl Metrics {
     }
 
     /// Replaces the file, if that is due. `written` is the number of topologies that this
-    /// coordinator wrote, `forged` that of control messages with a wrong key or seal.
-    pub(super) fn write(&mut self, view: &View, written: u64, forged: u64) {
+    /// coordinator wrote, `refused` that of refused control messages, by cause.
+    pub(super) fn write(&mut self, view: &View, written: u64, refused: &[(&str, u64)]) {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return;
         }
         self.last = Some(Instant::now());
-        let families = self.families(view, written, forged);
+        let families = self.families(view, written, refused);
         self.file.write(&families);
     }
 
     /// Writes at once that it does not lead any more.
-    pub(super) fn end(&mut self, written: u64, forged: u64) {
+    pub(super) fn end(&mut self, written: u64, refused: &[(&str, u64)]) {
         self.last = None;
-        self.write(&View::default(), written, forged);
+        self.write(&View::default(), written, refused);
     }
 
-    fn families(&self, view: &View, written: u64, forged: u64) -> Vec<Family> {
-        let counters = families(Kind::Counter, &self.cluster, counters(written, forged));
+    fn families(&self, view: &View, written: u64, refused: &[(&str, u64)]) -> Vec<Family> {
+        let counters = families(Kind::Counter, &self.cluster, counters(written, refused));
         let leads = families(Kind::Gauge, &self.cluster, [leads(view)]);
         let mut all: Vec<Family> = leads.chain(counters).collect();
+        all.push(self.refused(refused));
         if view.leads {
             all.extend(families(Kind::Gauge, &self.cluster, of_topology(view)));
             all.extend(self.of_nodes(view));
         }
         all
+    }
+
+    fn refused(&self, refused: &[(&str, u64)]) -> Family {
+        let sample = |&(cause, count): &(&str, u64)| {
+            let mut labels = self.cluster.clone();
+            labels.push(("cause", cause.to_owned()));
+            (labels, Number::Whole(count))
+        };
+        Family {
+            name: "fanpcap_coordinator_refused_messages_total",
+            help: "Control messages that were refused, by cause.",
+            kind: Kind::Counter,
+            samples: refused.iter().map(sample).collect(),
+        }
     }
 
     fn of_nodes(&self, view: &View) -> [Family; 3] {
@@ -110,7 +125,10 @@ fn leads(view: &View) -> Metric {
     )
 }
 
-fn counters(written: u64, forged: u64) -> [Metric; 2] {
+fn counters(written: u64, refused: &[(&str, u64)]) -> [Metric; 2] {
+    let forged = refused
+        .iter()
+        .filter(|(cause, _)| ["key", "seal"].contains(cause));
     [
         (
             "fanpcap_coordinator_topologies_written_total",
@@ -120,7 +138,7 @@ fn counters(written: u64, forged: u64) -> [Metric; 2] {
         (
             "fanpcap_coordinator_forged_messages_total",
             "Control messages with a wrong key or seal.",
-            forged,
+            forged.map(|(_, count)| count).sum(),
         ),
     ]
 }
@@ -175,11 +193,13 @@ mod tests {
             acknowledged: None,
         });
         let metrics = Metrics::new("/absent".into(), "lab");
-        let leads = text(&metrics.families(&view, 3, 2));
+        let refused = [("key", 2), ("seal", 1), ("version", 4)];
+        let leads = text(&metrics.families(&view, 3, &refused));
         for line in [
             "leads{cluster=\"lab\"} 1",
             "topologies_written_total{cluster=\"lab\"} 3",
-            "forged_messages_total{cluster=\"lab\"} 2",
+            "forged_messages_total{cluster=\"lab\"} 3",
+            "refused_messages_total{cluster=\"lab\",cause=\"version\"} 4",
             "union{cluster=\"lab\"} 0",
             "node_state{cluster=\"lab\",node=\"000000a1\",state=\"waiting\"} 1",
             "node_info{cluster=\"lab\",node=\"000000a1\",version=\"0.1.2\",mode=\"capture 52\",\
@@ -189,9 +209,12 @@ mod tests {
             let line = format!("\nfanpcap_coordinator_{line}\n");
             assert!(leads.contains(&line), "{line} in {leads}");
         }
-        assert_documented("fanpcap_coordinator_", &metrics.families(&view, 3, 2));
+        assert_documented(
+            "fanpcap_coordinator_",
+            &metrics.families(&view, 3, &refused),
+        );
         view.leads = false;
-        let stands_by = text(&metrics.families(&view, 3, 2));
+        let stands_by = text(&metrics.families(&view, 3, &refused));
         assert!(
             stands_by.contains("_leads{cluster=\"lab\"} 0\n"),
             "{stands_by}"

@@ -207,8 +207,8 @@ impl CoordinatorSide for EmbeddedCoordinator {
         self.end.set_notes(notes);
     }
 
-    fn forged(&self) -> u64 {
-        self.refused(Cause::Key) + self.refused(Cause::Seal)
+    fn all_refused(&self) -> Vec<(&'static str, u64)> {
+        self.end.all_refused().collect()
     }
 
     fn reload(&mut self, conf: &Conf) -> Result<()> {

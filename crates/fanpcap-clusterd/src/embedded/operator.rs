@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Peer, Reply, Request, Role, Status};
+use fanpcap_cluster::control::{
+    Cause, OperatorChange, OperatorEnd, Peer, Reply, Request, Role, Status,
+};
 use fanpcap_cluster::{ClusterStatus, LiveNode, View, unreadable_topology};
 
 use super::access;
@@ -88,8 +90,14 @@ impl OperatorSide for EmbeddedOperator {
             announcement: member.announcement,
             acknowledged: member.follows,
         });
+        let refused = status.refused.iter().filter_map(|&(cause, count)| {
+            // A newer coordinator may have further causes.
+            let name = Cause::NAMES.get(usize::try_from(cause).ok()?)?;
+            Some((*name, count.into()))
+        });
         Ok(ClusterStatus {
             unreadable: None,
+            refused: refused.collect(),
             leader: Some(status.leader.address.to_string()),
             notes: status.notes,
             view: View {

@@ -33,11 +33,14 @@ impl Store {
                 let mut bytes = Vec::new();
                 let read = file.take(LONGEST).read_to_end(&mut bytes);
                 read.with_context(|| format!("reading {shown}"))?;
-                let state = State::decode(&bytes).map_err(|error| match error {
-                    BodyError::Topology(_) => anyhow!(
-                        "{shown}: {error}. If none has run here, the file is damaged: remove it"
-                    ),
-                    _ => anyhow!(error).context(format!("{shown} is damaged; remove it")),
+                let state = State::decode(&bytes).map_err(|error| {
+                    if matches!(error, BodyError::Topology(_)) {
+                        anyhow!(
+                            "{shown}: {error}. If none has run here, the file is damaged: remove it"
+                        )
+                    } else {
+                        anyhow!(error).context(format!("{shown} is damaged; remove it"))
+                    }
                 });
                 Some(state?)
             }

@@ -252,6 +252,7 @@ pub fn look(
         unreadable: unreadable(names, &keys),
         leader: leading,
         notes: notes(names, &keys),
+        ..ClusterStatus::default()
     })
 }
 

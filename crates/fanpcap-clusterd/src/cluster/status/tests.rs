@@ -62,6 +62,7 @@ fn status() -> ClusterStatus {
         },
         leader: Some("host/7".to_owned()),
         notes: vec!["something is wrong".to_owned()],
+        refused: vec![("seal", 5), ("stale", 2)],
     }
 }
 
@@ -169,12 +170,8 @@ fn the_object_has_the_same() {
     assert_eq!(object["topology"], topology);
     assert_eq!(object["nodes"][3]["state"], "waiting");
     assert_eq!(object["notes"][0], "something is wrong");
-    let empty = ClusterStatus {
-        unreadable: None,
-        view: View::default(),
-        leader: None,
-        notes: Vec::new(),
-    };
+    assert_eq!(object["refused"], json!({ "seal": 5, "stale": 2 }));
+    let empty = ClusterStatus::default();
     assert!(table("lab", &empty).contains("no topology yet"));
     let later = ClusterStatus {
         unreadable: Some(Revision(7)),
