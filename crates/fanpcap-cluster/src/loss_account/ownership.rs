@@ -63,7 +63,8 @@ impl Ownership {
         self.position(revision).is_some()
     }
 
-    /// The buckets that a node may have had by the topology `since` and all newer ones; `None`: any.
+    /// The buckets that a node may have had by the topology `since` and all newer ones; `None`:
+    /// any.
     pub(super) fn since(&self, node: NodeId, since: Revision) -> Option<Box<Flags>> {
         self.from(node, self.position(since)?)
     }

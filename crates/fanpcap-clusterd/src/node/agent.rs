@@ -289,8 +289,8 @@ impl Agent {
         }
     }
 
-    /// Has the table of a topology loaded again later. Says why only if that is news: the next tries
-    /// may fail in the same way for days.
+    /// Has the table of a topology loaded again later. Says why only if that is news: the next
+    /// tries may fail in the same way for days.
     fn fail(&mut self, revision: Revision, error: &Error) -> Vec<Command> {
         let notices = self.core.note_load_failure(revision, self.begun.elapsed());
         let failure = Some((revision, streams::words(error)));

@@ -110,8 +110,8 @@ impl Attachment {
     }
 
     /// Pins this selection, stores what it is, and makes the device run it, instead of the present
-    /// one. `false`: the driver can't run it, and another one must be loaded. Then, and on an error,
-    /// what is pinned and stored is as before.
+    /// one. `false`: the driver can't run it, and another one must be loaded. Then, and on an
+    /// error, what is pinned and stored is as before.
     pub(super) fn run(
         &mut self,
         selector: &Selector,

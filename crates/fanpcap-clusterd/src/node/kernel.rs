@@ -390,8 +390,8 @@ fn bytes(action: Action) -> u16 {
     }
 }
 
-/// Says that a device has more queues than so many lanes. Where no queue has a lane, several CPUs may
-/// serve a queue, and fewer queues change nothing.
+/// Says that a device has more queues than so many lanes. Where no queue has a lane, several CPUs
+/// may serve a queue, and fewer queues change nothing.
 fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
     let shared = usize::try_from(queues).ok()?.checked_sub(lanes)?;
     (shared > 0 && lanes > 0).then(|| {

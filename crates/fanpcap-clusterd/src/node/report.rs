@@ -142,8 +142,8 @@ fn at_one_time<T>(
 }
 
 /// Differences of counters, which are read one after the other. While packets come, each difference
-/// is a lower bound that may be less than the one before; but analyzers and Prometheus take a number
-/// that falls for new counters. So the greatest lower bound counts.
+/// is a lower bound that may be less than the one before; but analyzers and Prometheus take a
+/// number that falls for new counters. So the greatest lower bound counts.
 #[derive(Debug, Default)]
 struct Floor {
     /// When the counters were 0.

@@ -300,8 +300,8 @@ impl Candidacy {
         }
     }
 
-    /// Is a candidate no more: another one leads then. The lease ends by itself where etcd is out of
-    /// reach.
+    /// Is a candidate no more: another one leads then. The lease ends by itself where etcd is out
+    /// of reach.
     fn withdraw(&mut self) {
         if let Some(id) = self.lease.id.take() {
             let _ = self.lease.client.revoke(id);

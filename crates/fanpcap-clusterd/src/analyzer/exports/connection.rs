@@ -122,7 +122,8 @@ impl CollectorConnection {
         }
     }
 
-    /// Takes an error of a datagram socket. A refusal is that of an earlier datagram, which is lost.
+    /// Takes an error of a datagram socket. A refusal is that of an earlier datagram, which is
+    /// lost.
     fn note_refusal(&mut self, error: &io::Error) {
         if let CollectorSocket::Udp(_, state @ UdpState::Reachable) = &mut self.socket {
             if error.kind() == io::ErrorKind::ConnectionRefused {
