@@ -88,15 +88,15 @@ fn who_owns_how_much_and_who_is_gone_is_shown() -> Result<()> {
         assert_eq!(told["gone"]["members_total"], 1);
         assert_eq!(told["last_moved_buckets"], 1365);
         ensure!(told["placeholders_ring_bytes"].as_u64() > Some(0), "{told}");
-        let heir = told["slots"][1]["heir_slot"].as_u64();
-        ensure!([Some(0), Some(2)].contains(&heir), "{told}");
+        let reader = told["slots"][1]["heir_slot"].as_u64();
+        ensure!([Some(0), Some(2)].contains(&reader), "{told}");
         let page = said(&group(&[])?, true)?;
         for line in [
             "fgrp1 group 7: flow, 2 members, 1 slot of members that are gone (",
             "SLOT  STATE                   BUCKETS  SHARE  WEIGHT  SINCE",
             &format!(
                 "   1  placeholder, read by {}        0   0.0%",
-                heir.unwrap_or(9)
+                reader.unwrap_or(9)
             ),
             " ago: 1365 buckets moved",
             "gone so far: 1, which had received 0 packets (0 dropped, ",

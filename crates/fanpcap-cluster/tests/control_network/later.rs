@@ -78,7 +78,7 @@ fn a_standby_that_cannot_read_the_topology_leaves_the_lead_to_others() {
     let standby = 1 - leader;
     (0..2).for_each(|at| network.coordinators[at].end = None);
     let revision = start_later(&mut network, leader);
-    network.run(8 * SECOND);
+    network.run(15 * SECOND);
     network.start_coordinator(standby);
     network.run(5 * SECOND);
     assert_eq!(network.leaders(), [leader]);

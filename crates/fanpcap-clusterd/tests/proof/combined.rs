@@ -125,12 +125,11 @@ impl Run {
     fn meet(&mut self, event: Event) -> Result<()> {
         let begun = Instant::now();
         let from = self.next();
-        let node = match event {
-            Event::Join => self.weights.len(),
-            _ => {
-                let nodes = self.nodes();
-                self.draw.one_of(&nodes)
-            }
+        let node = if event == Event::Join {
+            self.weights.len()
+        } else {
+            let nodes = self.nodes();
+            self.draw.one_of(&nodes)
         };
         match event {
             Event::Drain => self.drain(node, from)?,

@@ -13,8 +13,8 @@
 //!   coordinators. It may still be able to send, and its pulses would keep the others from leading.
 //!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
 //!   that can receive soon hears something.
-//! * A coordinator that can't read the cluster's topology waits longer, so that one that can read it
-//!   becomes a candidate first, and withdraws for all others. If it leads nevertheless, it writes
+//! * A coordinator that can't read the cluster's topology waits longer, so that one that can read
+//!   it becomes a candidate first. It withdraws for all others. If it leads nevertheless, it writes
 //!   nothing.
 //! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.

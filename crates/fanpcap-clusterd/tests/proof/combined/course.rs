@@ -61,7 +61,7 @@ pub(super) fn course(draw: &mut Draw) -> Vec<Event> {
             Event::Die if nodes == LEAST => continue,
             Event::Die => nodes -= 1,
             Event::Join => nodes += 1,
-            _ => {}
+            Event::Drain | Event::Weight | Event::Hang | Event::Blind | Event::Rest => {}
         }
         course.push(left.remove(at));
         if !left.is_empty() && draw.below(3) == 0 {
@@ -90,7 +90,7 @@ fn each_course_has_all_events_and_nodes_enough() {
             match event {
                 Event::Join => *nodes += 1,
                 Event::Die => *nodes -= 1,
-                _ => {}
+                Event::Drain | Event::Weight | Event::Hang | Event::Blind | Event::Rest => {}
             }
             Some(*nodes)
         });
