@@ -78,6 +78,8 @@ node      state    weight  buckets  moving  mode          version  address
 00000003  behind        1        0    1365  distribution  0.1.0    10.0.0.1:7001
 00000004  waiting       -        0       0  -             -        10.0.0.1:7001
 
+control messages refused (seal): 5
+
 something is wrong
 
 node 00000002 is silent and has buckets: if it is dead, their packets are missed, and 'fanpcap \
