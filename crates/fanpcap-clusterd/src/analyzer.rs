@@ -69,15 +69,14 @@ pub(crate) struct Arguments {
     /// Begins another file after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = at_least_one::<u64>)]
     rotate_time: u64,
-    /// Keeps this many files and removes the oldest. 168 by default, without a limit if another
-    /// limit is given
+    /// Keeps at most this many files, and removes the oldest. The default is 168, or no limit if
+    /// another limit is given
     #[arg(long, value_name = "FILES", value_parser = at_least_one::<usize>)]
     keep: Option<usize>,
-    /// Keeps at most this many MiB of files, and removes the oldest
+    /// Keeps at most this many MiB of files, and removes the oldest files
     #[arg(long, value_name = "MIB", requires = "write", value_parser = at_least_one::<u64>)]
     keep_size: Option<u64>,
-    /// Keeps this many MiB of the file system free: if there are less, or none, removes the oldest
-    /// files
+    /// Keeps this many MiB of the file system free: removes the oldest files when less is free
     #[arg(long, value_name = "MIB", requires = "write", value_parser = at_least_one::<u64>)]
     keep_free: Option<u64>,
     /// Compresses finished files by zstd, when no other work needs the CPU
@@ -86,7 +85,7 @@ pub(crate) struct Arguments {
     /// Milliseconds by which clocks of nodes may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     skew: u64,
-    /// Largest amount of records, in MiB, that wait to be sorted
+    /// Maximum size, in MiB, of the records that wait to be sorted
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = at_least_one::<usize>)]
     memory: usize,
     /// Also exports the packets as IPFIX, to ipfix://HOST:PORT (UDP); other schemes are ipfix+tcp,
@@ -183,7 +182,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     address.map_err(|_| "write an address and a port: 10.0.0.1:7701, [2001:db8::1]:7701".to_owned())
 }
 
-/// Where it listens, and where its files are.
+/// Where the analyzer listens, and where it writes its files.
 fn on(arguments: &Arguments, listen: SocketAddr, cluster: &str) -> String {
     let files = arguments.write.as_ref();
     let files = files.map_or_else(String::new, |it| format!(", writes to {}", it.display()));
@@ -219,7 +218,7 @@ fn rotation(arguments: &Arguments) -> Result<Rotation> {
     })
 }
 
-/// How many files are kept if no other limit is given.
+/// How many files are kept if no limit is given.
 const FILES: usize = 168;
 
 fn loop_settings<'a>(
@@ -256,7 +255,7 @@ fn loop_settings<'a>(
     }
 }
 
-/// At the end, the time for connections to send nodes the last acknowledgements.
+/// Before the analyzer ends, the connections have this long to send the last acknowledgements.
 const FAREWELL: Duration = Duration::from_millis(50);
 
 /// A node that reported nothing for this many nanoseconds is dead.

@@ -52,7 +52,7 @@ pub(super) struct AnalyzerLoop {
     messages: Receiver<Message>,
     refused: Arc<Refused>,
     garbage: u64,
-    /// Why the topology is unknown, if it is.
+    /// Why the topology is unknown; `None` if it is known.
     blind: Option<String>,
     next_tick: u64,
     next_second: u64,
@@ -62,7 +62,7 @@ pub(super) struct AnalyzerLoop {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnalyzerLoopSettings<'a> {
     pub(super) listen: SocketAddr,
-    /// The buckets that it accounts for.
+    /// The buckets that the analyzer accounts for.
     pub(super) part: Part,
     /// The credentials for connections.
     pub(super) keyring: &'a Arc<Keyring>,
@@ -71,7 +71,7 @@ pub(super) struct AnalyzerLoopSettings<'a> {
     pub(super) directory: Option<&'a Path>,
     pub(super) rotation: Rotation,
     pub(super) analyzer: AnalyzerSettings,
-    /// Whether nodes send records; if not, they send counts only.
+    /// Whether nodes send records and counts; if not, they send only counts.
     pub(super) analyzed: bool,
     /// Nanoseconds after which a silent node is dead.
     pub(super) offline: u64,
@@ -109,7 +109,7 @@ impl AnalyzerLoop {
         })
     }
 
-    /// Exports packets that are delivered from now on.
+    /// From now on, also exports all delivered packets.
     pub(super) fn export(&mut self, exports: Exports) {
         self.outputs.exports = Some(exports);
     }
@@ -205,10 +205,10 @@ impl AnalyzerLoop {
             }
             Content::Records(bytes) => match Batch::decode(&bytes) {
                 Ok(batch) => {
-                    // A refusal is counted, and the sender need not send the batch again.
+                    // `take` counts a refusal. The sender need not send a refused batch again.
                     let _ = self.analyzer.take(&batch, now);
-                    // A connection delivers batches in order: earlier batches that did not come
-                    // were lost at the node, or a previous analyzer had them.
+                    // A connection delivers batches in order. So the batches before this one have
+                    // come, or the node lost them, or a previous analyzer took them.
                     let due = self.analyzer.due(&batch.head);
                     self.pending_acks
                         .add(due, &message.lacks, batch.origin.sequence);
@@ -221,8 +221,8 @@ impl AnalyzerLoop {
         }
     }
 
-    /// Takes the datagrams of DiCAP. Their packets get the time at which they came, and neither
-    /// doubles nor losses are known.
+    /// Takes the datagrams of DiCAP. Each packet gets its time of arrival as its time stamp. The
+    /// analyzer can't find doubles or losses among these packets.
     fn take_dicap(&mut self, now: u64) {
         let Some(dicap) = &mut self.dicap else {
             return;
@@ -248,7 +248,7 @@ impl AnalyzerLoop {
         }
     }
 
-    /// The counters that not every analyzer has.
+    /// The counters of features that not every analyzer uses.
     fn extra_counters(&self) -> Vec<(ExtraCounter, u64)> {
         let mut extra_counters = Vec::new();
         let files = self.outputs.files.as_ref();
@@ -291,7 +291,7 @@ impl AnalyzerLoop {
         extra_counters
     }
 
-    /// Writes all packets that wait, because the analyzer ends.
+    /// Writes all packets that still wait. Called before the analyzer ends.
     pub(super) fn close(&mut self) -> Status {
         let now = self.clock.now();
         let outputs = &mut self.outputs;

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use fanpcap_cluster::loss_account::Account;
 
-/// The columns: bounds of each figure.
+/// The columns: the lower and upper bound of each figure.
 const HEADER: &str = "bucket,offered_least,offered_most,captured_least,captured_most,\
                       doubles_least,doubles_most,lost_least,lost_most\n";
 
-/// A row for each bucket, after one with the columns' names.
+/// A row for each bucket, after a row with the columns' names.
 pub(super) fn table(account: &Account) -> String {
     let mut table = HEADER.to_owned();
     for (bucket, row) in account.buckets.iter().enumerate() {

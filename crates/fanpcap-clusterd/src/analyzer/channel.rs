@@ -14,11 +14,11 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Shakes hands if there is TLS, until a time at most.
+    /// Performs the TLS handshake, if TLS is used. The handshake must end before `until`.
     ///
     /// # Errors
     ///
-    /// One side refuses the other, the connection broke, or it took too long.
+    /// One side refuses the other, the connection broke, or the handshake took too long.
     pub(super) fn open(
         mut stream: TcpStream,
         tls: Option<Arc<ServerConfig>>,
@@ -45,7 +45,7 @@ impl Channel {
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    /// The connection below.
+    /// The TCP connection, which may carry TLS.
     pub(super) fn stream(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -54,7 +54,7 @@ impl Channel {
     }
 }
 
-/// A connection that is read and written until a time, however slowly the other side goes on.
+/// A connection for reads and writes that fail after a time, even if the other side is only slow.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
     until: Instant,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fanpcap_linux::wait::clock;
 
-/// In nanoseconds. A clock that is set by less is not reported.
+/// A second in nanoseconds. If the clock is set by less than this, there is no report.
 const SECOND: u64 = 1_000_000_000;
 
 /// The time of day at the start, plus a monotonic clock. So setting the machine's clock neither
@@ -30,11 +30,11 @@ impl Clock {
     }
 }
 
-/// Notices that the machine's clock was set since an analyzer began.
+/// Notices when the machine's clock has been set since the analyzer began.
 #[derive(Debug)]
 pub(super) struct ClockJumps {
     clock: Clock,
-    /// The nanoseconds ahead in the last report.
+    /// By how many nanoseconds the machine's clock was ahead in the last report.
     reported: i64,
 }
 
@@ -43,9 +43,10 @@ impl ClockJumps {
         Self { clock, reported: 0 }
     }
 
-    /// A message to the operator if the machine's clock, which says `machines`, was set.
+    /// Returns a message to the operator if the machine's clock was set. Its time now is
+    /// `machines`.
     pub(super) fn due(&mut self, machines: u64) -> Option<String> {
-        // Two's complement: right if the clock was set back, too.
+        // The difference in two's complement is also right if the clock was set back.
         let ahead = machines.wrapping_sub(self.clock.now()) as i64;
         if ahead.abs_diff(self.reported) < SECOND {
             return None;
@@ -56,8 +57,8 @@ impl ClockJumps {
         Some(match by {
             0 => "this machine's clock and the analyzer's are the same again".to_owned(),
             _ => format!(
-                "this machine's clock was set {way} by {by} s since the analyzer began, which goes \
-                 on by the old time: restart the analyzer"
+                "this machine's clock was set {way} by {by} s since the analyzer began, and the \
+                 analyzer still uses the old time: restart the analyzer"
             ),
         })
     }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use fanpcap_cluster::NodeId;
 
-/// Number of reports that are used: the fastest report gives the best estimate.
+/// Number of reports that are kept. The report with the fastest transmission gives the best
+/// estimate.
 const KEPT: usize = 8;
 
 /// By how much a node's clock is ahead of the analyzer's.
@@ -12,7 +13,7 @@ const KEPT: usize = 8;
 pub(super) struct ClockOffset(VecDeque<i64>);
 
 impl ClockOffset {
-    /// A report was made at `stamp` by the node's clock and came at `now`.
+    /// Notes a report that the node made at `stamp` by its own clock, and that came at `now`.
     pub(super) fn note(&mut self, stamp: u64, now: u64) {
         if self.0.len() == KEPT {
             self.0.pop_front();
@@ -20,13 +21,13 @@ impl ClockOffset {
         self.0.push_back((stamp as i64).wrapping_sub(now as i64));
     }
 
-    /// Nanoseconds by which the clock is ahead: the transmission time of the fastest report counts
-    /// as 0.
+    /// By how many nanoseconds the node's clock is ahead. The estimate takes the transmission time
+    /// of the fastest report as 0.
     pub(super) fn ahead(&self) -> i64 {
         self.0.iter().copied().max().unwrap_or(0)
     }
 
-    /// The same if it is more than `skew` either way; else 0.
+    /// Like [`ClockOffset::ahead`], but 0 if the clocks differ by at most `skew`.
     pub(super) fn beyond(&self, skew: u64) -> i64 {
         let ahead = self.ahead();
         if ahead.unsigned_abs() > skew {
@@ -37,8 +38,9 @@ impl ClockOffset {
     }
 }
 
-/// The clocks that differ from the middle one by more than `skew`, and by how much they are ahead
-/// of it. Of two middle values, the median is the one that is nearer to this machine's.
+/// The clocks that differ from the median clock by more than `skew`, and by how much each is ahead
+/// of the median. If there are two middle values, the median is the value that is nearer to this
+/// machine's clock.
 pub(super) fn odd(
     offsets: impl Iterator<Item = (Option<NodeId>, i64)>,
     skew: u64,
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(odd(&[node(1, 500), this]), [node(1, 500)]);
         let nodes = [node(1, 0), node(2, -500), node(3, 4), this];
         assert_eq!(odd(&nodes), [node(2, -500)]);
-        // This machine's own.
+        // The result names this machine's clock.
         assert_eq!(odd(&[node(1, 500), node(2, 502), this]), [(None, -500)]);
     }
 

@@ -1,22 +1,23 @@
-//! Limits the number of connections: apart for those that have proven to be nodes', and for all
-//! others.
+//! Limits the number of connections. There is one limit for connections that have proven to be
+//! nodes' connections, and another limit for the rest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Connections at once that have proven to be nodes'. A cluster has at most 128 nodes, with one
-/// connection each.
+/// Maximum number of open connections that have proven to be nodes' connections. A cluster has at
+/// most 128 nodes, with one connection each.
 pub(super) const PROVEN: usize = 256;
 
-/// Connections at once that have not. Nodes prove themselves within milliseconds.
+/// Maximum number of open connections without this proof. Nodes prove themselves within
+/// milliseconds.
 pub(super) const UNPROVEN: usize = 256;
 
-/// Connections that may be about to end. Each still has a thread.
+/// Maximum number of displaced connections that have not ended. Each of them still has a thread.
 const ENDING: usize = 32;
 
-/// Connections of a network that are never too many: a node's connection, and an earlier one that
-/// broke unnoticed.
+/// No limit refuses or displaces this many connections of one network: a node's connection, and an
+/// earlier connection of the node that broke unnoticed.
 const FEW: usize = 2;
 
 /// The slots for connections.
@@ -33,13 +34,13 @@ struct Shared {
 struct OpenConnections {
     proven: ConnectionList,
     unproven: ConnectionList,
-    /// Connections that were displaced, and whose slot was not dropped yet.
+    /// Connections that were displaced, and whose slots have not been dropped.
     ending: usize,
     /// The number of the next connection.
     next: u64,
 }
 
-/// The oldest first.
+/// The connections, the oldest first.
 #[derive(Default)]
 struct ConnectionList(VecDeque<Connection>);
 
@@ -62,14 +63,16 @@ pub(super) struct ConnectionSlot {
 pub(super) enum NoSlot {
     /// It was displaced by a newer connection.
     Displaced,
-    /// There are [`PROVEN`] proven connections, at most [`FEW`] of each network.
+    /// There are [`PROVEN`] proven connections, and no network has more than [`FEW`] of them.
     Full,
 }
 
 impl ConnectionLimits {
-    /// A slot for a connection that has proven nothing. If all are taken, one of the others ends by
-    /// its `end`, and its address is returned: of the /48 with most of them the /64 with most of
-    /// them, of this the address with most of them, and of this address the oldest connection.
+    /// Returns a slot for a connection that has proven nothing. If all slots are taken, `take` ends
+    /// another connection by calling its `end`, and returns the address of that connection. It
+    /// chooses the /48 with the most connections, then the /64 with the most connections in that
+    /// /48, then the address with the most connections in that /64, and of that address the oldest
+    /// connection.
     pub(super) fn take(
         &self,
         from: SocketAddr,
@@ -100,9 +103,9 @@ impl ConnectionLimits {
         (slot, displaced)
     }
 
-    /// Waits until few connections are about to end: strangers can connect faster than threads end.
-    /// Strangers can't make this wait longer: `end` makes all reads return, and the kernel resets a
-    /// connection that goes on sending.
+    /// Waits until few displaced connections are left, because strangers can connect faster than
+    /// threads end. Strangers can't make this wait longer: after `end`, all reads return, and the
+    /// kernel resets a connection whose other side still sends.
     fn await_ends(&self) {
         let open = self.open();
         let waited = self.0.ended.wait_while(open, |it| it.ending >= ENDING);
@@ -122,14 +125,16 @@ impl Connection {
 }
 
 impl ConnectionList {
-    /// Removes the connection to displace, if more than `few` come from its network.
+    /// Removes and returns the connection to displace, if its network has more than `few`
+    /// connections.
     fn displace(&mut self, few: usize) -> Option<Connection> {
         let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
         for network in self.0.iter().flat_map(|it| networks(it.from)) {
             *crowds.entry(network).or_default() += 1;
         }
         let crowd = |at: usize| networks(self.0[at].from).map(|network| crowds[&network]);
-        // Of equal values max_by_key() returns the last: here the oldest.
+        // Of several maxima, max_by_key() returns the last one: in this order the oldest
+        // connection.
         let all = (0..self.0.len()).rev();
         let first = all.max_by_key(|at| crowd(*at));
         let first = first.filter(|at| crowd(*at)[0] > few);
@@ -146,9 +151,9 @@ impl ConnectionList {
     }
 }
 
-/// The networks that an address is in, the largest first, with the bits of their prefixes. With
-/// IPv6, one machine may have a site's /48 (RFC 6177), and often has a /64 (RFC 4291, section 2.5).
-/// With IPv4, it has one address.
+/// The networks that contain an address, the largest first, with their prefix lengths. With IPv6,
+/// one machine may have a site's /48 (RFC 6177), and often has a /64 (RFC 4291, section 2.5). With
+/// IPv4, one machine has one address.
 fn networks(from: SocketAddr) -> [(u32, IpAddr); 3] {
     [48, 64, 128].map(|bits| match from.ip().to_canonical() {
         IpAddr::V4(ip) => (bits, ip.into()),
@@ -160,22 +165,23 @@ fn networks(from: SocketAddr) -> [(u32, IpAddr); 3] {
 }
 
 impl ConnectionSlot {
-    /// Where the connection comes from.
+    /// The address from which the connection comes.
     pub(super) fn from(&self) -> IpAddr {
         self.from
     }
 
-    /// Whether the connection has proven to be a node's.
+    /// Whether the connection has proven to be a node's connection.
     pub(super) fn is_proven(&self) -> bool {
         self.is_proven
     }
 
-    /// The connection has proven to be a node's. If too many have, one of them ends as in
-    /// [`ConnectionLimits::take`], and its address is returned.
+    /// Notes that the connection has proven to be a node's connection. If there are then too many
+    /// proven connections, one of them ends as in [`ConnectionLimits::take`], and its address is
+    /// returned.
     ///
     /// # Errors
     ///
-    /// It may not go on.
+    /// The connection must end.
     pub(super) fn prove(&mut self) -> Result<Option<SocketAddr>, NoSlot> {
         if self.is_proven {
             return Ok(None);

@@ -1,7 +1,8 @@
-//! Exports packets and counts to IPFIX collectors, in a thread of its own.
+//! Exports packets and counts to IPFIX collectors, in a separate thread.
 //!
-//! Each node is an observation domain of its own, with its id as the number. A collector that does
-//! not read, or a thread that can't keep up, loses packets here and never holds the analyzer up.
+//! Each node is a separate observation domain, with the node's id as its number. If a collector
+//! does not read, or if the thread is too slow, packets are not exported, and the analyzer does not
+//! wait.
 
 mod target;
 mod connection;
@@ -28,27 +29,27 @@ use fanpcap_wire::Frame;
 use collector::Collector;
 pub(super) use target::Target;
 
-/// Most messages that may wait for the thread.
+/// Maximum number of messages that may wait for the thread.
 const QUEUE: usize = 256;
 
-/// Packets in one message to the thread.
+/// Number of packets in one message to the thread.
 const TOGETHER: usize = 512;
 
-/// Nodes that are exported.
+/// Maximum number of nodes that are exported.
 const NODES: usize = 256;
 
-/// Options records that are sent without a pause: collectors have small buffers.
+/// Number of options records that are sent without a pause: collectors have small buffers.
 const BURST: usize = 64;
 
-/// The pause after such a burst.
+/// The pause after [`BURST`] options records.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long the thread waits for a message before it sends what has waited long enough.
+/// The thread waits this long for a message; then it sends records that have waited long enough.
 const WAIT: Duration = Duration::from_millis(200);
 
 const BUCKETS: u32 = 4096;
 
-/// A message to the thread.
+/// A message to the thread that exports.
 #[derive(Debug)]
 enum ExportMessage {
     Packets(Vec<OwnedPacket>),
@@ -56,7 +57,7 @@ enum ExportMessage {
     Counts(Box<Report>),
 }
 
-/// A packet on its way to the thread.
+/// A packet in a message to the thread.
 #[derive(Debug)]
 struct OwnedPacket {
     node: NodeId,
@@ -66,18 +67,18 @@ struct OwnedPacket {
     frame: Vec<u8>,
 }
 
-/// What became of packets.
+/// Counts what became of the packets.
 #[derive(Debug, Default)]
 pub(super) struct Exported {
-    /// Handed to collectors, once for each of them.
+    /// Packets that were handed to collectors, counted once for each collector.
     pub(super) packets: AtomicU64,
     /// Packets that a flow can't describe.
     pub(super) left_out: AtomicU64,
-    /// Packets of which less than was captured was handed on.
+    /// Packets that were shortened, because the captured bytes did not fit into a message.
     pub(super) cut: AtomicU64,
     /// Messages that a collector did not get.
     pub(super) lost: AtomicU64,
-    /// Packets that the thread was too slow for, or that lack a collector.
+    /// Packets that the thread was too slow for, and packets that no collector could take.
     pub(super) skipped: AtomicU64,
 }
 
@@ -87,7 +88,7 @@ pub(super) struct Exports {
     to: Option<SyncSender<ExportMessage>>,
     thread: Option<JoinHandle<()>>,
     waiting: Vec<OwnedPacket>,
-    /// The newest topology, while the thread does not have it.
+    /// The newest topology, as long as the thread does not have it.
     topology: Option<(Revision, Selection)>,
     exported: Arc<Exported>,
 }
@@ -97,7 +98,7 @@ impl Exports {
     ///
     /// # Errors
     ///
-    /// There is no thread for it.
+    /// The thread can't be started.
     pub(super) fn start(targets: Vec<Target>) -> Result<Self> {
         let (to, news) = sync_channel(QUEUE);
         let exported = Arc::new(Exported::default());
@@ -142,15 +143,15 @@ impl Exports {
         }
     }
 
-    /// Packets are exported as of this topology from now on.
+    /// From now on, packets are exported with the selection of this topology.
     pub(super) fn follow(&mut self, revision: Revision, selection: Selection) {
         self.flush();
         self.topology = Some((revision, selection));
         self.tell_topology();
     }
 
-    /// Passes the newest topology to the thread, unless the thread has it. Returns whether the
-    /// thread has it: later packets must not be exported with an older topology.
+    /// Passes the newest topology to the thread, if the thread does not have it. Returns whether
+    /// the thread now has it: later packets must not be exported with an older topology.
     fn tell_topology(&mut self) -> bool {
         let Some((revision, selection)) = self.topology else {
             return true;
@@ -162,11 +163,11 @@ impl Exports {
 
     /// Exports a node's counts.
     pub(super) fn counts(&self, report: &Report) {
-        // The next report includes what is left out here.
+        // If these counts can't be sent, the next report includes them.
         self.tell(ExportMessage::Counts(Box::new(report.clone())));
     }
 
-    /// What became of packets.
+    /// What became of the packets.
     pub(super) fn exported(&self) -> &Exported {
         &self.exported
     }
@@ -177,7 +178,7 @@ impl Exports {
 }
 
 impl Drop for Exports {
-    /// Exports what is left, and each node's last counts.
+    /// Exports the packets that are left, and each node's last counts.
     fn drop(&mut self) {
         let packets = std::mem::take(&mut self.waiting);
         if let Some(to) = self.to.take() {
@@ -192,7 +193,7 @@ impl Drop for Exports {
     }
 }
 
-/// The thread.
+/// The state of the thread.
 struct Worker {
     targets: Vec<Target>,
     nodes: BTreeMap<NodeId, Domain>,
@@ -233,7 +234,7 @@ impl Worker {
         self.tend();
     }
 
-    /// The node's exports, which begin with its first packet or counts.
+    /// The exports of a node, which are opened for its first packet or its first counts.
     fn domain(&mut self, node: NodeId) -> Option<&mut Domain> {
         if !self.nodes.contains_key(&node) {
             if self.nodes.len() >= NODES {
@@ -285,14 +286,14 @@ impl Worker {
         }
     }
 
-    /// Exports what each node has counted until now: the topology changes, or the analyzer ends.
+    /// Exports each node's counts until now, because the topology changes or the analyzer ends.
     fn end_epoch(&mut self) {
         for domain in self.nodes.values_mut() {
             domain.report();
         }
     }
 
-    /// Sends what has waited long enough, and updates the totals.
+    /// Sends records that have waited long enough, and updates the totals.
     fn tend(&mut self) {
         for domain in self.nodes.values_mut() {
             let collectors = domain.collectors.iter_mut();
@@ -342,7 +343,7 @@ impl Domain {
         }
     }
 
-    /// Exports what was counted for each bucket that the node saw packets of.
+    /// Exports the counts of each bucket of which the node saw packets.
     fn report(&mut self) {
         let Some(report) = self.report.take() else {
             return;
@@ -388,7 +389,7 @@ fn algorithm(selection: Selection) -> Option<Algorithm> {
     }
 }
 
-/// Opens the connection to a collector, which need not be there yet.
+/// Opens the connection to a collector, which may start later.
 fn open(target: &Target, node: NodeId) -> Option<Collector> {
     let opened = Collector::open(target, node.0, time());
     let failed = |error: &io::Error| {
@@ -401,7 +402,7 @@ fn open(target: &Target, node: NodeId) -> Option<Collector> {
     opened.inspect_err(failed).ok()
 }
 
-/// Time since 1970.
+/// The time since 1970.
 fn time() -> Duration {
     Duration::from_nanos(realtime_ns())
 }

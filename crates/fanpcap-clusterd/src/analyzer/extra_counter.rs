@@ -1,11 +1,12 @@
-//! Counters that not every analyzer has: removed and compressed files, exports, DiCAP's datagrams.
+//! Counters of features that not every analyzer uses: removed and compressed files, exports,
+//! DiCAP's datagrams.
 
 use fanpcap_terminal::exposition::Kind;
 
 /// A counter with its name in the status and in JSON, and its metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ExtraCounter {
-    /// Its key in JSON. A line has spaces in place of the underscores.
+    /// The counter's key in JSON. The status line has spaces in place of the underscores.
     pub(super) name: &'static str,
     pub(super) metric: &'static str,
     /// What it counts.

@@ -1,9 +1,9 @@
-//! The files that an analyzer writes: pcapng, one after the other, the oldest removed.
+//! The pcapng files that an analyzer writes one after the other; the oldest are removed.
 //!
-//! Whole blocks are written, so that a file is valid even if the analyzer is killed. Only its last
-//! packet may be cut off: the next analyzer writes that packet again. When the disk is full and no
-//! old file may be removed, packets are counted and not written, and a new file begins as soon as
-//! there is room.
+//! Whole blocks are written, so that a file is valid even if the analyzer is killed. Only the last
+//! packet of the file may be cut off: the next analyzer writes that packet again. When the disk is
+//! full and no old file may be removed, packets are counted and not written. A new file begins as
+//! soon as there is room.
 
 mod kept;
 mod compressor;
@@ -25,7 +25,7 @@ use kept::KeptFiles;
 pub(super) use kept::{RemovedFiles, Retention};
 use written::WrittenPackets;
 
-/// Bytes that are collected before they are written.
+/// Bytes that are collected in the buffer before they are written.
 const BUFFER: usize = 1 << 20;
 
 /// Nanoseconds between two attempts to write to a full disk.
@@ -34,23 +34,23 @@ const RETRY: u64 = 1_000_000_000;
 /// When another file begins, and which files are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rotation {
-    /// Most bytes of a file.
+    /// Maximum number of bytes in a file.
     pub(super) bytes: u64,
-    /// Most nanoseconds that a file is written.
+    /// Maximum time, in nanoseconds, for which one file is written.
     pub(super) time: u64,
     pub(super) keep: Retention,
     /// Whether finished files are compressed.
     pub(super) compress: bool,
 }
 
-/// The files of a directory.
+/// The files in the analyzer's directory.
 #[derive(Debug)]
 pub(super) struct Files {
     directory: PathBuf,
     rotation: Rotation,
     kept: KeptFiles,
     compressor: Option<Compressor>,
-    /// The packets that the previous analyzer had written.
+    /// The packets that the previous analyzer wrote.
     before: WrittenPackets,
     open: Option<OpenFile>,
     buffer: Vec<u8>,
@@ -63,7 +63,7 @@ pub(super) struct Files {
     pub(super) written: u64,
     /// Packets that were not written for lack of space.
     pub(super) unwritten: u64,
-    /// Why the last write failed, if it did.
+    /// Why the last write failed; `None` if it succeeded.
     pub(super) trouble: Option<String>,
 }
 
@@ -79,8 +79,8 @@ struct OpenFile {
 }
 
 impl Files {
-    /// Files in a directory, which is made if it is not there. Packets at the end of its newest
-    /// files are not written again.
+    /// The files in `directory`, which is made if it does not exist. Packets at the end of the
+    /// newest existing files are not written again.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
         make(directory)?;
         Ok(Self {
@@ -128,13 +128,14 @@ impl Files {
         }
     }
 
-    /// Writes the collected packets, and begins another file if this one is long or old enough.
+    /// Writes the collected packets. Begins another file if the current file is large or old
+    /// enough.
     pub(super) fn flush(&mut self, now: u64) {
         let Some(open) = &mut self.open else {
             return;
         };
         let bytes = open.bytes + self.buffer.len() as u64;
-        // A directory that can't be read fails the next file.
+        // If the directory can't be read, the next file can't be begun, and that error is reported.
         let _ = self.kept.during_file((&open.path, bytes), now);
         let written = loop {
             match open.file.write_all_at(&self.buffer, open.bytes) {
@@ -149,10 +150,11 @@ impl Files {
                 self.written += self.buffered;
             }
             Err(error) => {
-                // Half a block may have been written.
+                // A part of a block may have been written.
                 let _ = open.file.set_len(open.bytes);
                 if open.is_empty {
-                    // Otherwise, an empty file each second would push out files with packets.
+                    // Without this, a new empty file each second would make old files with packets
+                    // be removed.
                     let _ = fs::remove_file(&open.path);
                 }
                 self.unwritten += self.buffered;
@@ -169,7 +171,7 @@ impl Files {
         }
     }
 
-    /// Ends the file that is written, if there is one.
+    /// Ends the file that is being written, if there is one.
     fn finish(&mut self) {
         let finished = self.open.take();
         if let (Some(compressor), Some(open)) = (&self.compressor, finished) {
@@ -183,7 +185,7 @@ impl Files {
         self.finish();
     }
 
-    /// Begins a file. Returns whether there is one.
+    /// Begins a file. Returns whether a file is open now.
     fn begin(&mut self, now: u64) -> bool {
         if now < self.next_try {
             return false;
@@ -203,12 +205,12 @@ impl Files {
         }
     }
 
-    /// The files that were compressed; `None`: none is.
+    /// How many files were compressed; `None` if files are not compressed.
     pub(super) fn compressed(&self) -> Option<CompressedFiles> {
         self.compressor.as_ref().map(Compressor::compressed)
     }
 
-    /// The files that were removed.
+    /// How many files were removed.
     pub(super) fn removed(&self) -> RemovedFiles {
         self.kept.removed
     }
@@ -241,11 +243,11 @@ impl Files {
     }
 }
 
-/// Removes what a killed analyzer was compressing, and compresses what it had not compressed, if
-/// finished files are to be compressed.
+/// Removes files that a killed analyzer had compressed only in part. If finished files are to be
+/// compressed, compresses the files that an earlier analyzer left uncompressed.
 fn compressor(directory: &Path, is_wanted: bool) -> Result<Option<Compressor>> {
-    // If the directory can't be listed, writing fails and says so. A part that can't be removed is
-    // reported when its file is compressed.
+    // If the directory can't be listed, writing fails and reports that. If a partly compressed file
+    // can't be removed, the compression of its original reports that.
     for part in kept::parts(directory).unwrap_or_default() {
         let _ = fs::remove_file(part);
     }

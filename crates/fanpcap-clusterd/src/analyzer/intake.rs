@@ -21,41 +21,42 @@ use super::connection_limits::{ConnectionLimits, ConnectionSlot, NoSlot};
 use super::refusal::{Ended, Refused};
 use crate::keyring::Keyring;
 
-/// Messages that may wait for the analyzer.
+/// Maximum number of messages that may wait for the analyzer.
 const QUEUE: usize = 1024;
 
 /// How long a connection waits for bytes before it checks for acknowledgements to send.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A connection that has not proven to be a node's after this time is closed, even if it still
-/// sends.
+/// A connection is closed if it has not proven to be a node's connection after this time, even if
+/// the other side still sends.
 const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
-/// A connection that has begun a message and not ended it after this time is closed.
+/// A connection is closed if a message takes longer than this from its first byte to its last.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection that sends nothing for this long is closed: its node may be gone. A live node sends
-/// its counts every second, and connects again.
+/// A connection is closed if the other side sends nothing for this long: the node may be gone. A
+/// live node sends its counts every second, and connects again.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Connections that may wait to be accepted. The kernel drops further ones, and their senders try
-/// again after a second.
+/// Maximum number of connections that may wait to be accepted. The kernel drops further
+/// connections, and their senders try again after a second.
 const BACKLOG: i32 = 4096;
 
 /// The contents of a message.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// What a node has counted of a part of the buckets.
+    /// What a node has counted for a part of the buckets.
     Counts(Part, Box<Report>),
     /// The bytes of a batch, or of garbage.
     Records(Vec<u8>),
 }
 
-/// A message, and where its connection reads the number of the first batch that the analyzer lacks.
+/// A message from a node. `lacks` holds the number of the first batch that the analyzer lacks; the
+/// connection's thread reads it and acknowledges earlier batches.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) content: Content,
-    /// Where the connection comes from.
+    /// The address from which the connection comes.
     pub(super) from: IpAddr,
     pub(super) lacks: Arc<AtomicU64>,
 }
@@ -74,7 +75,7 @@ struct IntakeShared {
 ///
 /// # Errors
 ///
-/// The address can't be listened on.
+/// The address can't be used for listening.
 pub(super) fn open(
     on: SocketAddr,
     cluster: u64,
@@ -105,7 +106,7 @@ fn accept(listener: &TcpListener, intake: &IntakeShared) {
     let connection_limits = ConnectionLimits::default();
     loop {
         let accepted = listener.accept();
-        // Ends the connection when its slot goes to another one.
+        // This handle ends the connection when its slot is given to another connection.
         let own = |(stream, from): (TcpStream, _)| Ok((stream.try_clone()?, stream, from));
         let Ok((end, stream, from)) = accepted.and_then(own) else {
             // For example, the process has no free descriptors.
@@ -166,7 +167,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
         if !rest.is_empty() && !fill(&mut stream, rest, None, until).map_err(failed)? {
             return Err(Ended::Broken);
         }
-        // The key or certificate was replaced: nodes with the new one connect again.
+        // The key or certificate was replaced. Nodes with the new key or certificate connect again.
         if tls.as_ref().map(Arc::as_ptr) != intake.keyring.tls().as_ref().map(Arc::as_ptr) {
             return Ok(());
         }
@@ -194,8 +195,8 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
     }
 }
 
-/// Notes that the other side has a valid key or certificate; without TLS, that it sends messages of
-/// the cluster.
+/// Notes that the connection is a node's. With TLS, the other side has shown a valid key or
+/// certificate. Without TLS, it has sent a message of the cluster.
 fn prove(slot: &mut ConnectionSlot, refused: &Refused) -> Result<(), Ended> {
     let displaced = slot.prove().map_err(|why| match why {
         NoSlot::Displaced => Ended::Broken,
@@ -226,8 +227,8 @@ impl Acks {
     }
 }
 
-/// Fills a buffer from a connection, `until` a time if one is given. Returns whether there was
-/// anything. Until the first byte comes, it waits for at most [`IDLE`] and sends acknowledgements.
+/// Fills a buffer from a connection; with `until`, only until that time. Returns whether any bytes
+/// came. Until the first byte comes, waits for at most [`IDLE`] and sends acknowledgements.
 fn fill(
     stream: &mut Channel,
     buffer: &mut [u8],

@@ -20,7 +20,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of this cluster, and its account by bucket, as far as there are to be files.
+    /// Writes the metrics of this cluster, and its account by bucket, to those `files` that are
+    /// given.
     pub(super) fn new(files: [Option<PathBuf>; 2], cluster: &str) -> Self {
         let [file, buckets] = files.map(|file| Some(Textfile::new(file?, "analyzer")));
         Self {
@@ -30,7 +31,7 @@ impl Metrics {
         }
     }
 
-    /// Replaces the files.
+    /// Replaces the content of the files.
     pub(super) fn write(&mut self, status: &Status) {
         let families = self.families(status);
         if let Some(file) = &mut self.file {
@@ -75,7 +76,7 @@ impl Metrics {
         }
     }
 
-    /// Numbers that are known within bounds. They may shrink when more is known.
+    /// Numbers of which the bounds are known. A number may shrink when more is known.
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let bounds = bounds(status).into_iter();
         let mut families: Vec<Family> = bounds
@@ -213,7 +214,7 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 8] {
     ]
 }
 
-/// Numbers that only grow, until the analyzer is restarted.
+/// Numbers that only grow while the analyzer runs.
 fn counts(status: &Status) -> Vec<Metric> {
     let counters = &status.counters;
     let mut counts = vec![

@@ -1,33 +1,33 @@
 //! Counts a node's captured packets that never came.
 //!
-//! When an agent is killed, packets that it had read but not sent are lost, and no gap in the
-//! records' numbers shows it. So whenever traffic stops, the packets that the node reports as
-//! captured are compared with those that came.
+//! When an agent is killed, packets that it had read but not sent are lost. No gap in the records'
+//! numbers shows this loss. So whenever traffic stops, the analyzer compares the packets that the
+//! node reports as captured with the packets that came.
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::IdleTime;
 use fanpcap_cluster::loss_account::Counts;
 
-/// One node's packets that never came, since its counters were 0.
+/// The packets that a node captured since its counters were 0, and that never came.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
     /// The captured packets according to the newest report, and the stamp of the first report with
     /// these counts.
     captured: Box<Counts>,
     first: u64,
-    /// For counters that are older than the accounts: the packets that had not come when traffic
-    /// first stopped. The previous analyzer may have had them.
+    /// Only for counters that are older than the account: how many packets had not come when
+    /// traffic first stopped. The previous analyzer may have received these packets.
     before: Option<Box<Counts>>,
-    /// Packets of each bucket that never came, when traffic last stopped.
+    /// For each bucket, how many packets had not come when traffic last stopped.
     lost: Box<Counts>,
-    /// Records that were missing, by their numbers, before traffic first stopped.
+    /// Records whose numbers were missing when traffic first stopped.
     early: u64,
-    /// All records that were missing, by their numbers, when traffic last stopped.
+    /// All records whose numbers were missing when traffic last stopped.
     gaps: u64,
 }
 
 impl MissingPackets {
-    /// For counters that began after the accounts (`is_new`), or before them.
+    /// `is_new`: the node's counters began after the account. Otherwise they are older.
     pub(super) fn new(is_new: bool) -> Self {
         let zeros = || Box::new([0; BUCKETS]);
         Self {
@@ -40,14 +40,14 @@ impl MissingPackets {
         }
     }
 
-    /// The same, for a node that already has `gaps` missing records from earlier counters.
+    /// Changes the value for a node that already has `gaps` missing records from earlier counters.
     pub(super) fn after(self, gaps: u64) -> Self {
         Self { gaps, ..self }
     }
 
-    /// Takes the captured packets of a report with `stamp`, by the node's clock. `came` has the
-    /// packets that came by now, and `gaps` the records of the node that are missing by their
-    /// numbers.
+    /// Takes the captured packets of a report that was made at `stamp` by the node's clock. `came`
+    /// are the packets that have come so far. `gaps` is how many of the node's record numbers are
+    /// missing.
     pub(super) fn take(
         &mut self,
         (stamp, captured): (u64, &Counts),
@@ -60,8 +60,8 @@ impl MissingPackets {
             self.first = stamp;
             return;
         }
-        // All that was captured by the first of these reports has come, and nothing that was
-        // captured after the second.
+        // All packets that the node had captured by the first of these reports have come, and no
+        // packet has come that the node captured after the second report.
         let is_drained = |quiet: &IdleTime| quiet.until > self.first && quiet.since <= stamp;
         if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
             return;
@@ -77,20 +77,20 @@ impl MissingPackets {
         self.gaps = gaps;
     }
 
-    /// Packets of each bucket that never came, when traffic last stopped.
+    /// For each bucket, how many packets had not come when traffic last stopped.
     pub(super) fn of_buckets(&self) -> &Counts {
         &self.lost
     }
 
-    /// The same for all buckets together.
+    /// How many packets of all buckets had not come when traffic last stopped.
     pub(super) fn at_rest(&self) -> u64 {
         self.lost
             .iter()
             .fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
-    /// The packets that never came, as far as this is known by now: `gaps` records are missing by
-    /// their numbers.
+    /// The number of packets that are known by now to have been lost. `gaps` is how many of the
+    /// node's record numbers are missing.
     pub(super) fn by_now(&self, gaps: u64) -> u64 {
         let newer = gaps.saturating_sub(self.gaps);
         self.at_rest()

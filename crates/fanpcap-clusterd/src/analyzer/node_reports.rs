@@ -1,4 +1,4 @@
-//! The nodes' reports: feeds them to the ledger, and notices dead nodes.
+//! The nodes' reports: passes them to the ledger, and notices dead nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use fanpcap_select::Key;
 use super::clock_offset::{ClockOffset, odd};
 use super::missing_packets::MissingPackets;
 
-/// Nodes whose reports are taken.
+/// Maximum number of nodes whose reports are taken.
 const MOST: usize = 256;
 
 /// The ledger, and the nodes whose reports feed it.
@@ -20,16 +20,16 @@ pub(super) struct NodeReports {
     ledger: Ledger,
     settings: LedgerSettings,
     nodes: BTreeMap<NodeId, ReportedNode>,
-    /// When each node that must report last did so; before its first report, when it began to be
-    /// expected.
+    /// For each node that must report, the time of its last report. Before its first report, the
+    /// time at which a report was first expected.
     reported: BTreeMap<NodeId, u64>,
     part: Part,
     newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// Captured packets that never came, of counters that have ended.
+    /// Captured packets that never came, according to counters that have been reset since.
     past: u64,
-    /// Records that were missing, by their numbers, of nodes that have been silent for long.
+    /// For each node that has been silent for long, its records whose numbers are missing.
     silent: BTreeMap<NodeId, u64>,
     /// Reports that were refused.
     pub(super) refused: u64,
@@ -41,7 +41,7 @@ struct ReportedNode {
     heard: u64,
     /// The node's boot, and when its counters were 0 by its own clock.
     counters: (u64, u64),
-    /// When they were 0 by the analyzer's clock.
+    /// When the node's counters were 0 by the analyzer's clock.
     since: u64,
     clock_offset: ClockOffset,
     start: Option<Start>,
@@ -49,14 +49,15 @@ struct ReportedNode {
     is_live: bool,
 }
 
-/// The start of the account of counters that are older than the analyzer.
+/// The beginning of the account for counters that are older than the analyzer.
 #[derive(Debug)]
 struct Start {
     /// The captured packets according to the first report.
     captured: Box<Counts>,
-    /// Of these, the packets that had come by the first report.
+    /// Of `captured`, the packets that had come before the first report.
     first: Box<Counts>,
-    /// The packets that had come when all had arrived: the difference was on its way.
+    /// The packets that had come when all of `captured` had arrived. The difference to `first` is
+    /// the packets that were on their way at the first report.
     second: Option<Box<Counts>>,
     /// When the first report was made, by the node's clock.
     stamp: u64,
@@ -78,8 +79,8 @@ impl NodeReports {
         }
     }
 
-    /// Accounts for these buckets. If they are others than before, begins a new account at `now`,
-    /// in nanoseconds since 1970. Returns whether it does.
+    /// Makes this the account of the buckets of `part`. If these buckets have changed, begins a new
+    /// account at `now`, in nanoseconds since 1970, and returns `true`.
     pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
         if part == self.part {
             return false;
@@ -99,7 +100,7 @@ impl NodeReports {
         true
     }
 
-    /// The cluster has a new topology.
+    /// Adds a new topology of the cluster.
     pub(super) fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let in_turn = topology.selection.key == Key::RoundRobin;
         self.ledger.set_in_turn(in_turn);
@@ -107,9 +108,9 @@ impl NodeReports {
         self.ledger.add_topology(revision, topology);
     }
 
-    /// Takes a report of a part of the buckets that came at `now`, in nanoseconds since 1970. A
-    /// report of another part comes from a node that has another list of analyzers, until both have
-    /// the newest one.
+    /// Takes a node's report of a part of the buckets. The report came at `now`, in nanoseconds
+    /// since 1970. If the node has another list of analyzers, its report is of another part, until
+    /// node and analyzer have the newest list.
     pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
         if part != self.part {
             return;
@@ -141,7 +142,7 @@ impl NodeReports {
             let before = before.map_or(0, |it| it.at_rest());
             self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
-            // Missing records of other counters were counted when those counters ended.
+            // Missing records of other counters were counted when those counters were reset.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
             entry.missing_packets = Some(MissingPackets::new(is_new).after(others));
@@ -186,8 +187,8 @@ impl NodeReports {
         self.ledger.settle();
     }
 
-    /// Expects reports of the newest topology's nodes, and of nodes that have reported and are not
-    /// dead.
+    /// Expects reports from the newest topology's nodes, and from nodes that have reported and are
+    /// not dead.
     fn expect(&mut self, now: u64) {
         let newest = self.newest.as_ref();
         let entries = newest.map_or(&[][..], |(_, topology)| &topology.nodes);
@@ -208,8 +209,8 @@ impl NodeReports {
             .collect()
     }
 
-    /// Each node's captured packets that never came, as far as this is known by now; and the sum
-    /// over all nodes, with counters that have ended.
+    /// For each node, the captured packets that are known by now to have been lost. The second
+    /// value is the sum over all nodes and over counters that have been reset since.
     pub(super) fn missing(&self, analyzer: &Analyzer) -> (BTreeMap<NodeId, u64>, u64) {
         let mut missing = analyzer.missing();
         for (node, missing) in &mut missing {
@@ -235,8 +236,8 @@ impl NodeReports {
         self.ledger.account()
     }
 
-    /// Clocks that differ from the others' by more than the skew, in nanoseconds ahead. `None` is
-    /// this machine's.
+    /// Clocks that differ from the other clocks by more than the skew, and by how many nanoseconds
+    /// each is ahead. `None` is this machine's clock.
     pub(super) fn clocks(&self) -> Vec<(Option<NodeId>, i64)> {
         let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
         let offsets = live.map(|(node, entry)| (Some(*node), entry.clock_offset.ahead()));
@@ -263,8 +264,8 @@ impl ReportedNode {
         }
     }
 
-    /// At the first report of counters, made at `stamp`: notes where their account begins, if they
-    /// are older than the analyzer.
+    /// Handles the first report of a node's counters, which was made at `stamp`. If the counters
+    /// are older than the analyzer, notes where their account begins.
     fn start(
         &mut self,
         stamp: u64,
@@ -280,8 +281,8 @@ impl ReportedNode {
         });
     }
 
-    /// Notes what had come when all packets of the first report had come: a node may have kept many
-    /// of them for this analyzer.
+    /// Notes which packets had come when all packets of the first report had come. A node may have
+    /// kept many packets for this analyzer.
     fn end_start(
         &mut self,
         received: Option<Box<Counts>>,
@@ -297,15 +298,15 @@ impl ReportedNode {
         }
     }
 
-    /// The packets that never came, when traffic last stopped.
+    /// How many packets had not come when traffic last stopped.
     fn lost(&self) -> u64 {
         self.missing_packets
             .as_ref()
             .map_or(0, MissingPackets::at_rest)
     }
 
-    /// The packets that the node captured since its counters began, if it sends packets: those that
-    /// came, and those known to be lost.
+    /// The packets that the node captured since its counters were 0: the packets that came, and
+    /// those that are known to be lost. `None` if the node does not send packets.
     fn captured(&self, node: NodeId, analyzer: &Analyzer) -> Option<Box<Spans>> {
         let (boot, since) = self.counters;
         let received = analyzer.received(node, boot, since)?;

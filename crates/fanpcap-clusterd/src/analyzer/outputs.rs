@@ -8,7 +8,7 @@ use fanpcap_cluster::analyzer::Delivered;
 use super::exports::Exports;
 use super::files::{Files, Rotation};
 
-/// The outputs. Each packet goes to all of them.
+/// The outputs. Each packet goes to every output.
 #[derive(Debug)]
 pub(super) struct PacketOutputs {
     pub(super) files: Option<Files>,
@@ -16,7 +16,7 @@ pub(super) struct PacketOutputs {
 }
 
 impl PacketOutputs {
-    /// Writes files into a directory, if there is one.
+    /// Opens the outputs. If `directory` is given, packets are written to files there.
     pub(super) fn open(directory: Option<&Path>, rotation: Rotation) -> Result<Self> {
         let files = directory.map(|at| Files::new(at, rotation));
         Ok(Self {
@@ -35,7 +35,7 @@ impl PacketOutputs {
         }
     }
 
-    /// Writes and sends what waits. Call it regularly.
+    /// Writes and sends the packets that wait. Call it regularly.
     pub(super) fn flush(&mut self, now: u64) {
         if let Some(files) = &mut self.files {
             files.flush(now);

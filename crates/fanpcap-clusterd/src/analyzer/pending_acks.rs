@@ -1,30 +1,30 @@
-//! Acknowledgements for nodes: these batches are written, and need not be sent again.
+//! Acknowledgements to nodes: acknowledged batches are written, and nodes need not send them again.
 //!
-//! A received batch waits in memory for a while. It is acknowledged when all of its records are in
-//! the files or refused. So a killed analyzer loses nothing: the nodes send unacknowledged batches
-//! to the next analyzer.
+//! A received batch waits in memory for a while. It is acknowledged when each of its records has
+//! been written or refused. So no packet is lost if the analyzer is killed: the nodes send
+//! unacknowledged batches to the next analyzer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Batches that are not acknowledged yet.
+/// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// The key is the analyzer's output count at which a batch is done. The value has the counter
-    /// from which its connection sends the first missing batch, and the number of the batch after
-    /// this one.
+    /// The key is a value of the analyzer's output count: the batch is acknowledged when the count
+    /// reaches it. The value has the counter that the batch's connection reads to acknowledge
+    /// batches, and the number that follows the batch's number.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 
 impl PendingAcks {
-    /// Acknowledges a batch, and the batches before it, once this count has been reached.
+    /// Acknowledges a batch, and the batches before it, when the output count has reached `due`.
     pub(super) fn add(&mut self, due: u64, lacks: &Arc<AtomicU64>, sequence: u64) {
         let ack = (Arc::clone(lacks), sequence.saturating_add(1));
         self.waiting.entry(due).or_default().push(ack);
     }
 
-    /// Acknowledges all batches up to this count: their records are written.
+    /// Acknowledges all batches whose `due` is at most `given`: their records are written.
     pub(super) fn settle(&mut self, given: u64) {
         let left = self.waiting.split_off(&given.saturating_add(1));
         let done = std::mem::replace(&mut self.waiting, left);

@@ -1,4 +1,4 @@
-//! Why an analyzer ends a connection, and how often it has.
+//! Why an analyzer ends connections, and how often.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,27 +10,27 @@ use fanpcap_terminal::streams;
 use super::connection_limits::{PROVEN, UNPROVEN};
 use crate::tls::{self, Proof, Tls};
 
-/// What a connection lacks.
+/// The reason for the refusal of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reason {
-    /// It brings no messages of this cluster.
+    /// The other side sent no message of this cluster.
     Foreign = 0,
-    /// Its messages are of another version.
+    /// The messages have another version.
     Version = 1,
-    /// One side has no key, or another one.
+    /// One side has no key, or the two sides have different keys.
     Key = 2,
-    /// One side refuses the other's certificate, or there is none.
+    /// One side refuses the other side's certificate, or the other side has none.
     Certificate = 3,
-    /// Too many connections had proven nothing, and a newer one displaced it.
+    /// There were too many connections without proof, and a newer connection displaced this one.
     Unproven = 4,
-    /// Too many have proven to be nodes'.
+    /// There are too many connections that have proven to be nodes' connections.
     Full = 5,
-    /// A message that begins as the cluster's do can't be read.
+    /// A message can't be read, although it begins like a message of the cluster.
     Unreadable = 6,
 }
 
 impl Reason {
-    /// Their names in metrics and JSON.
+    /// The names of the reasons in metrics and JSON.
     pub(super) const NAMES: [&str; 7] = [
         "foreign",
         "version",
@@ -45,9 +45,9 @@ impl Reason {
 /// Why the analyzer ended a connection.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// It broke, or took too long.
+    /// The connection broke, or took too long.
     Broken,
-    /// It was refused: the reason, and the reason in words.
+    /// The connection was refused: the reason, and a description of the reason.
     Refused(Reason, String),
 }
 
@@ -56,12 +56,12 @@ impl Ended {
         Self::Refused(Reason::Foreign, "not a message of this cluster".to_owned())
     }
 
-    /// A message whose head is right up to the version.
+    /// A message that can't be read, although its head is right up to the version.
     pub(super) fn unreadable(error: MessageError) -> Self {
         Self::Refused(Reason::Unreadable, format!("it can't be read: {error}"))
     }
 
-    /// Connections that have proven nothing are too many.
+    /// There are too many connections that have proven nothing.
     pub(super) fn unproven() -> Self {
         let why = format!(
             "{UNPROVEN} connections had not proven to be a node's, so that the oldest one of \
@@ -70,7 +70,7 @@ impl Ended {
         Self::Refused(Reason::Unproven, why)
     }
 
-    /// Connections of nodes are too many.
+    /// There are too many connections of nodes.
     pub(super) fn full() -> Self {
         let why = format!(
             "{PROVEN} connections of nodes are open, so that the oldest one of whoever has most of \
@@ -79,7 +79,7 @@ impl Ended {
         Self::Refused(Reason::Full, why)
     }
 
-    /// The reason of a failed connection; `tls` are the credentials, if it used TLS.
+    /// Why a connection failed; `tls` are the credentials if the connection used TLS.
     pub(super) fn of(error: &io::Error, tls: Option<&Tls>) -> Self {
         let reason = match tls.map(|tls| tls.proof) {
             Some(Proof::Certificate) => Reason::Certificate,
@@ -89,7 +89,7 @@ impl Ended {
         tls::words(error).map_or(Self::Broken, refused)
     }
 
-    /// A message whose head, the first of `bytes`, can't be read.
+    /// A message whose head can't be read. The head is at the beginning of `bytes`.
     pub(super) fn of_head(error: MessageError, bytes: &[u8]) -> Self {
         match error {
             MessageError::Version(_) => Self::Refused(
@@ -111,7 +111,7 @@ impl Ended {
     }
 }
 
-/// What the intake has refused.
+/// Counts what the intake has refused.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     /// Connections that broke.
@@ -121,20 +121,20 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Connections that broke, and all refused ones.
+    /// The number of connections that broke or were refused.
     pub(super) fn all(&self) -> u64 {
         let refused: u64 = self.reasons().iter().map(|(_, count)| count).sum();
         self.connections.load(Ordering::Relaxed) + refused
     }
 
-    /// Refused connections, by the names of the reasons.
+    /// The numbers of refused connections, with the names of the reasons.
     pub(super) fn reasons(&self) -> Vec<(&'static str, u64)> {
         let counts = self.reasons.iter();
         let counts = counts.map(|count| count.load(Ordering::Relaxed));
         Reason::NAMES.into_iter().zip(counts).collect()
     }
 
-    /// Counts a connection. Reports the first, second, fourth, eighth refusal and so on.
+    /// Counts an ended connection. Reports the first, second, fourth, eighth refusal and so on.
     pub(super) fn count(&self, ended: &Ended, from: SocketAddr) {
         let Ended::Refused(reason, why) = ended else {
             self.connections.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The state on a terminal: the cluster's sums, the four counters of losses, and a row a node.
+//! The state on a terminal: the cluster's sums, the four counters of losses, and a row for each
+//! node.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,11 +9,12 @@ use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 use super::clock::rfc3339;
 use super::status::Status;
 
-/// Control sequences for the alternate screen, without a cursor, and back.
+/// Control sequences that switch to the alternate screen and hide the cursor, and that switch back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// To the upper left; and what is left of a line, and of the screen, cleared.
+/// Control sequences that move to the upper left, and that clear the rest of a line and of the
+/// screen.
 const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
@@ -24,7 +26,7 @@ pub(super) struct TerminalScreen(());
 impl TerminalScreen {
     /// # Errors
     ///
-    /// Standard output is no terminal, or can't be written.
+    /// Standard output is not a terminal, or can't be written.
     pub(super) fn open() -> Result<Self> {
         let mut out = io::stdout();
         ensure!(
@@ -104,7 +106,7 @@ fn lines(status: &Status) -> Vec<String> {
     lines
 }
 
-/// A node's row: its losses are packets that it had to capture.
+/// A node's row. The losses are packets that this node should have captured.
 fn row(status: &Status, node: &NodeAccount) -> String {
     let export = status.missing.get(&node.node).copied().unwrap_or(0);
     let row = format!(

@@ -1,4 +1,4 @@
-//! An analyzer's status: a line, and JSON.
+//! An analyzer's status, as a line and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,45 +12,47 @@ use serde_json::{Map, Value, json};
 use super::clock::rfc3339;
 use super::extra_counter::ExtraCounter;
 
-/// A node whose last report is older, in nanoseconds, is named: nodes report every second.
+/// If a node's last report is older than this, in nanoseconds, the status names the node: nodes
+/// report every second.
 const LACKING: u64 = 3_000_000_000;
 
 /// The contents of a status.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
-    /// Clocks that differ from most others, by nanoseconds ahead; `None` is this machine's.
+    /// Clocks that differ from the other clocks, and by how many nanoseconds each is ahead; `None`
+    /// is this machine's clock.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
-    /// Nodes that must report, and the nanoseconds since their last reports.
+    /// Nodes that must report, and for each the nanoseconds since its last report.
     pub(super) ages: Vec<(NodeId, u64)>,
-    /// Why the topology is unknown, if it is.
+    /// Why the topology is unknown; `None` if it is known.
     pub(super) blind: Option<String>,
-    /// Packets that each node captured and that did not come.
+    /// For each node, the packets that it captured and that did not come.
     pub(super) missing: BTreeMap<NodeId, u64>,
     pub(super) counters: Counters,
     pub(super) written: u64,
     pub(super) unwritten: u64,
     pub(super) refused: u64,
-    /// Refused connections, by the names of the reasons.
+    /// The numbers of refused connections, with the names of the reasons.
     pub(super) refusals: Vec<(&'static str, u64)>,
-    /// Counters that not every analyzer has.
+    /// Counters of features that not every analyzer uses.
     pub(super) extra_counters: Vec<(ExtraCounter, u64)>,
     pub(super) trouble: Option<String>,
 }
 
 impl Status {
-    /// Packets that did not reach the ports of the nodes, as far as it is certain.
+    /// Packets that certainly did not reach the ports of the nodes.
     pub(super) fn mirror(&self) -> i64 {
         let mirrors = self.account.nodes.iter().map(|node| node.mirror);
         mirrors.fold(0, i64::saturating_add)
     }
 
-    /// Nodes whose reports are missing, and the nanoseconds since their last ones.
+    /// Nodes whose reports are missing, and for each the nanoseconds since its last report.
     fn lacking(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
         self.ages.iter().copied().filter(|(_, age)| *age > LACKING)
     }
 
-    /// Records lost on the way: in all, and of each live node.
+    /// Records that were lost on the way: the total, and the number of each live node.
     fn export(&self) -> String {
         let mut text = self.counters.export_lost.to_string();
         let nodes = self.missing.iter().filter(|(_, lost)| **lost > 0);
@@ -103,7 +105,7 @@ impl Status {
         line + "\n"
     }
 
-    /// Problems that an operator must handle, and how much nodes' times differ.
+    /// Problems that an operator must solve, and how much the nodes' times differ.
     pub(super) fn warnings(&self) -> Vec<String> {
         let counters = &self.counters;
         let counts = [
@@ -162,7 +164,7 @@ impl Status {
         warnings
     }
 
-    /// The history of ports, which may be sound now.
+    /// The history of ports. A port in it may be sound now.
     pub(super) fn history(&self) -> impl Iterator<Item = String> + '_ {
         self.account.history.iter().map(|port| {
             format!(

@@ -95,7 +95,8 @@ fn shipper(
     shipper
 }
 
-/// A keyring with a key; with none if `FANPCAP_OPEN` is set, to measure what TLS costs.
+/// A keyring with a key. If `FANPCAP_OPEN` is set, the keyring is empty, to measure the cost of
+/// TLS.
 fn keyring() -> Arc<Keyring> {
     let is_secret = std::env::var_os("FANPCAP_OPEN").is_none();
     ring(is_secret.then_some(1))
@@ -106,7 +107,7 @@ fn ring(key: Option<u8>) -> Arc<Keyring> {
     Arc::new(Keyring::new(key.map(|key| tls_of(key, None))))
 }
 
-/// TLS by this key, which also accepts the other one.
+/// TLS credentials with this key, which also accept the other key.
 fn tls_of(key: u8, other: Option<u8>) -> Tls {
     let of = |byte| Key::new(vec![byte; 32]).unwrap();
     let keys = Keys {
@@ -148,7 +149,7 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
     ];
     let begin = now();
     for number in 0..20_000u32 {
-        // The nodes take turns; in the second half both have each packet.
+        // The nodes take turns. In the second half, both nodes have each packet.
         let marked = number >= 10_000;
         for (at, node) in (0u32..).zip(&mut nodes) {
             if marked || number % 2 == at {
@@ -231,8 +232,9 @@ fn files_rotate_and_the_oldest_go() {
     assert!(!packets.is_empty() && packets.len() < 200);
 }
 
-/// A measurement in a release build with `FANPCAP_HEADERS=20000000`, and `FANPCAP_RATE` of them a
-/// second: the greatest at which none is lost.
+/// In a release build with `FANPCAP_HEADERS=20000000`, this test measures how many headers are
+/// shipped a second. `FANPCAP_RATE` is how many are sent a second; find the greatest rate without
+/// loss.
 #[test]
 fn headers_a_second_over_tcp() {
     headers_a_second(free_address(), &keyring());
@@ -240,7 +242,7 @@ fn headers_a_second_over_tcp() {
 
 fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
     let mut settings = settings(listen, keyring, None, 1 << 30);
-    // As by default: records wait for a second and are acknowledged then.
+    // As with the default settings, records wait for a second and are then acknowledged.
     settings.analyzer.hold = 1_000_000_000;
     settings.analyzer.most_held = 512 << 20;
     let mut analyzer_loop = AnalyzerLoop::open(&settings).unwrap();
@@ -288,7 +290,7 @@ fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
     assert_eq!(status.counters.delivered, count);
 }
 
-/// Works until `done` says so. Returns the last status.
+/// Lets the analyzer work until `done` returns `true`. Returns the last status.
 fn work_until(analyzer_loop: &mut AnalyzerLoop, done: impl Fn(&Status) -> bool) -> Status {
     let until = Instant::now() + LIMIT;
     loop {
@@ -318,7 +320,7 @@ fn ship(node: &mut Shipper, count: u32) {
     node.flush(Revision(1), now());
 }
 
-/// Ends nodes, and returns what they have shipped.
+/// Closes the shippers, and returns the counts of what each has shipped.
 fn close(analyzer_loop: &mut AnalyzerLoop, nodes: Vec<Shipper>) -> Vec<(u64, u64)> {
     let closing = nodes
         .into_iter()
@@ -331,7 +333,7 @@ fn close(analyzer_loop: &mut AnalyzerLoop, nodes: Vec<Shipper>) -> Vec<(u64, u64
     shipped.map(|it| (it.sent, it.lost)).collect()
 }
 
-/// Works until the shipper's trouble has these words.
+/// Lets the analyzer work until the shipper's error contains these words.
 fn await_trouble(analyzer_loop: &mut AnalyzerLoop, node: &Shipper, words: &str) {
     let until = Instant::now() + LIMIT;
     while !node.trouble().contains(words) {
@@ -364,7 +366,7 @@ fn strangers_are_refused_and_a_new_key_is_taken() {
     assert!(refused(&status, Reason::Key) > 1, "{status:?}");
     assert_eq!(status.counters.received, 0);
     assert!(status.line().contains("; refused (key): "));
-    // The nodes get the key, as after a SIGHUP, and all waiting records come.
+    // The nodes load the key, as after a SIGHUP, and all waiting records come.
     for ring in &rings {
         ring.set(Some(tls_of(1, None)));
     }

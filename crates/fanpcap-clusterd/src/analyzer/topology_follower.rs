@@ -1,4 +1,4 @@
-//! Follows the cluster's topology as an operator's command does: it only reads.
+//! Follows the cluster's topology. Like an operator's command, it only reads.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -21,14 +21,14 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) enum TopologyUpdate {
     /// A topology that is newer than the one before.
     Topology(Revision, Box<Topology>),
-    /// The newest topology is known as it was then, in nanoseconds since 1970.
+    /// At this time, in nanoseconds since 1970, the known topology was the newest.
     Current(u64),
-    /// The engine is out of reach, or refuses; it says why.
+    /// The engine is out of reach or refuses access; the text is the reason.
     Blind(String),
 }
 
-/// Reads the cluster's topology in a thread of its own. Without topologies, an analyzer removes
-/// doubles by the nodes' marks and refuses no record.
+/// Reads the cluster's topology in a separate thread. An analyzer without topologies removes
+/// doubles by the nodes' marks, and refuses no record.
 #[derive(Debug)]
 pub(super) struct TopologyFollower {
     updates: Receiver<TopologyUpdate>,
@@ -45,7 +45,7 @@ impl TopologyFollower {
         let watch = move || watch(conf, clock, &to, &asked);
         let thread = thread::Builder::new().name("topology".to_owned());
         if let Err(error) = thread.spawn(watch) {
-            // This value has the receiver.
+            // The send can't fail, because this value has the receiver.
             let _ = failed.send(TopologyUpdate::Blind(format!("no thread: {error}")));
         }
         Self {
@@ -60,18 +60,19 @@ impl TopologyFollower {
         self.updates.try_iter()
     }
 
-    /// Makes the thread read at once: a node follows this topology, which is not known yet.
+    /// Makes the thread read at once, because a node follows this topology and the analyzer lacks
+    /// it.
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);
-            // If there is no thread, that was reported before.
+            // Without a thread this fails. The missing thread was reported before.
             let _ = self.hurry.send(None);
         }
     }
 
-    /// Uses the keys of these settings from now on.
+    /// From now on, uses the keys of these settings.
     pub(super) fn reload(&self, conf: Conf) {
-        // If there is no thread, that was reported before.
+        // Without a thread this fails. The missing thread was reported before.
         let _ = self.hurry.send(Some(conf));
     }
 }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use fanpcap_cluster::ClusterStatus;
 
-    /// An engine that writes nothing, and that is out of reach at every second call.
+    /// An engine that writes nothing. At every second call it is out of reach.
     struct Fake {
         revision: u64,
         reach: bool,

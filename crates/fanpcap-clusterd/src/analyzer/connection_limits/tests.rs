@@ -1,4 +1,4 @@
-//! Which connection is displaced when slots are short.
+//! Which connection is displaced when all slots are taken.
 
 use std::thread;
 use std::time::Duration;
@@ -95,7 +95,7 @@ fn whoever_has_a_site_of_ipv6_displaces_itself() {
     assert_eq!(node.prove(), Ok(None));
 }
 
-/// A slot for a connection that has proven to be a node's.
+/// A slot for a connection that has proven to be a node's connection.
 fn proven(connection_limits: &ConnectionLimits, from: SocketAddr) -> ConnectionSlot {
     let (mut slot, _) = connection_limits.take(from, || {});
     slot.prove().unwrap();
@@ -140,7 +140,7 @@ fn who_has_many_proven_connections_keeps_no_node_away() {
     assert!(!of_node.is_displaced());
 }
 
-/// Connections that broke unnoticed stay for a minute.
+/// Connections that broke unnoticed keep their slots for a minute.
 #[test]
 fn a_node_takes_the_place_of_its_own_stale_connection() {
     let connection_limits = ConnectionLimits::default();

@@ -16,24 +16,24 @@ pub(super) struct Collector {
     exporter: Exporter,
     connection: CollectorConnection,
     transport: Transport,
-    /// When a message that was not full was last sent.
+    /// When the last message was sent that was not full.
     flushed: Duration,
-    /// The topology whose selectors were exported, and when. A collector that was restarted does
-    /// not have them.
+    /// The topology whose selectors were exported, and the time of that export. A collector that
+    /// was restarted since then lacks the selectors.
     described: Option<(Revision, Duration)>,
 }
 
-/// How long records wait at most for a message to be full.
+/// The longest time that a record waits for its message to become full.
 const FLUSH: Duration = Duration::from_millis(500);
-/// After this time selectors are exported again over UDP, which may lose them.
+/// Over UDP, selectors are exported again after this time, because UDP may lose them.
 const REPEAT: Duration = Duration::from_secs(600);
 
 impl Collector {
-    /// Opens the connection to a collector, for an observation domain. Over UDP that takes 100 ms.
+    /// Opens the connection to a collector, for an observation domain. Over UDP, this takes 100 ms.
     ///
     /// # Errors
     ///
-    /// A socket can't be opened. A collector that is not there yet is no error.
+    /// A socket can't be opened. It is no error if the collector does not run yet.
     pub(super) fn open(target: &Target, domain: u32, now: Duration) -> io::Result<Self> {
         let mut collector = Self {
             exporter: Exporter::new(domain, target.form, target.transport),
@@ -61,22 +61,22 @@ impl Collector {
         self.tend(now);
     }
 
-    /// Exports how a bucket is selected.
+    /// Exports how packets of a bucket are selected.
     pub(super) fn selector(&mut self, now: Duration, selector: &Selector) {
         let connection = &mut self.connection;
         self.exporter
             .selector(now, selector, &mut |message| connection.send(message));
     }
 
-    /// Exports what was counted for a bucket.
+    /// Exports the counts of a bucket.
     pub(super) fn statistics(&mut self, now: Duration, statistics: &Statistics) {
         let connection = &mut self.connection;
         self.exporter
             .statistics(now, statistics, &mut |message| connection.send(message));
     }
 
-    /// Whether the collector lacks the selectors of this topology. It then has them after the
-    /// caller's calls of [`Collector::selector`].
+    /// Whether the collector lacks the selectors of this topology. If so, the caller must send them
+    /// by [`Collector::selector`]; `describe` then counts them as sent.
     pub(super) fn describe(&mut self, now: Duration, revision: Revision) -> bool {
         let is_described = self.described.is_some_and(|(last, at)| {
             let is_old = now < at || now - at >= REPEAT;
@@ -89,18 +89,19 @@ impl Collector {
         true
     }
 
-    /// Sends what has waited long enough, and connects again if there is no connection. The caller
-    /// does so at least twice a second.
+    /// Sends records that have waited long enough, and connects again if there is no connection.
+    /// The caller calls this at least twice a second.
     pub(super) fn tend(&mut self, now: Duration) {
         self.connect(now);
-        // A clock that was set back sends at once.
+        // If the clock was set back, waiting records are sent at once.
         if now < self.flushed || now - self.flushed >= FLUSH {
             self.flush(now);
         }
     }
 
-    /// Sends what waits for a message to be full, and templates when it is time to: a collector
-    /// that is restarted while no packets come needs them before the first.
+    /// Sends the records that wait for their message to become full, and the templates when these
+    /// are due. A collector that is restarted while no packets come needs the templates before the
+    /// first packet.
     pub(super) fn flush(&mut self, now: Duration) {
         let connection = &mut self.connection;
         connection.check();
@@ -224,7 +225,7 @@ mod tests {
         collector.packet(at(0), &packet(&[1]));
         collector.flush(at(1));
         assert_eq!(first(), ((10, 0), vec![0, 2]));
-        // The collector has closed the connection, which is seen before a message is lost.
+        // `tend` notices that the collector has closed the connection, before a message is lost.
         collector.tend(at(1001));
         collector.tend(at(1002));
         collector.packet(at(1003), &packet(&[1]));
@@ -245,7 +246,7 @@ mod tests {
             collector.packet(at(10 * number), &packet(&[1]));
             collector.flush(at(10 * number));
         }
-        // Its machine has refused the first, so the others were not sent.
+        // The collector's machine has refused the first message, so the others were not sent.
         assert_eq!(collector.counts(), [3, 0, 0, 3]);
         assert!(!collector.describe(at(40), Revision(1)));
         let listener = UdpSocket::bind(address).unwrap();

@@ -1,4 +1,4 @@
-//! The way to a collector, over UDP or TCP.
+//! The connection to a collector, over UDP or TCP.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -10,15 +10,15 @@ use fanpcap_linux::wait;
 
 use super::Target;
 
-/// Between two attempts to reach a collector that was not there.
+/// The time between two attempts to reach a collector that did not listen.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a collector may take to accept a connection, or to read.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Between the templates and the first records over UDP: see
+/// The time between the templates and the first records over UDP: see
 /// [`fanpcap_ipfix::Exporter::describe`].
 pub(super) const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The way to a collector.
+/// The connection to a collector.
 #[derive(Debug)]
 pub(super) struct CollectorConnection {
     address: SocketAddr,
@@ -35,16 +35,16 @@ enum CollectorSocket {
 }
 
 /// Whether a collector listens, over UDP. If none does, its machine refuses each datagram (ICMP),
-/// and a later call fails with `ECONNREFUSED`.
+/// and a later system call fails with `ECONNREFUSED`.
 #[derive(Clone, Copy, Debug)]
 enum UdpState {
     Reachable,
     Unreachable,
-    /// Templates were sent at this time, and may be refused, too.
+    /// Templates were sent at this time. A refusal may still come.
     Probed(Duration),
 }
 
-/// What [`CollectorConnection::connect`] has found.
+/// The result of [`CollectorConnection::connect`].
 pub(super) enum Outcome {
     Unchanged,
     /// There is a new TCP connection, which needs the templates.
@@ -56,11 +56,11 @@ pub(super) enum Outcome {
 }
 
 impl CollectorConnection {
-    /// Opens the socket. Over TCP [`CollectorConnection::connect`] makes the connection.
+    /// Opens the socket. Over TCP, [`CollectorConnection::connect`] connects it later.
     ///
     /// # Errors
     ///
-    /// A socket can't be opened. A collector that is not there yet is no error.
+    /// A socket can't be opened. It is no error if the collector does not run yet.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
         let socket = match target.transport {
             Transport::Tcp => CollectorSocket::Tcp(None),
@@ -74,7 +74,7 @@ impl CollectorConnection {
         })
     }
 
-    /// Sends a message, or counts it as lost.
+    /// Sends a message. Counts the message as lost if that fails.
     pub(super) fn send(&mut self, message: &[u8]) {
         let sent = match &mut self.socket {
             CollectorSocket::Udp(socket, UdpState::Reachable) => socket.send(message),
@@ -89,13 +89,14 @@ impl CollectorConnection {
             self.lost += 1;
             match &mut self.socket {
                 CollectorSocket::Udp(..) => self.note_refusal(&error),
-                // Part of a message may be on the way: the next one can't follow it.
+                // A part of the message may have been sent, so the next message can't follow on
+                // this connection.
                 CollectorSocket::Tcp(stream) => *stream = None,
             }
         }
     }
 
-    /// Sends templates over UDP to a collector that was not there.
+    /// Sends templates over UDP to a collector that did not listen before.
     pub(super) fn probe(&mut self, templates: &[u8], now: Duration) {
         if let CollectorSocket::Udp(socket, state) = &mut self.socket {
             *state = match socket.send(templates) {
@@ -105,7 +106,7 @@ impl CollectorConnection {
         }
     }
 
-    /// Notices that the collector has gone, before a message is lost by that.
+    /// Notices that the collector has gone, before a message is lost.
     pub(super) fn check(&mut self) {
         match &mut self.socket {
             CollectorSocket::Udp(socket, UdpState::Reachable) => {
@@ -122,8 +123,7 @@ impl CollectorConnection {
         }
     }
 
-    /// Takes an error of a datagram socket. A refusal is that of an earlier datagram, which is
-    /// lost.
+    /// Notes an error of a UDP socket. `ECONNREFUSED` means that an earlier datagram was lost.
     fn note_refusal(&mut self, error: &io::Error) {
         if let CollectorSocket::Udp(_, state @ UdpState::Reachable) = &mut self.socket {
             if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -133,7 +133,7 @@ impl CollectorConnection {
         }
     }
 
-    /// Whether messages are sent.
+    /// Whether messages can be sent now.
     pub(super) fn is_open(&self) -> bool {
         matches!(
             self.socket,
@@ -141,7 +141,7 @@ impl CollectorConnection {
         )
     }
 
-    /// Looks for a collector that was not there, if it is time to.
+    /// Tries again to reach a collector that did not listen, if the time for that has come.
     pub(super) fn connect(&mut self, now: Duration) -> Outcome {
         if self.is_open() {
             return Outcome::Unchanged;
@@ -158,7 +158,7 @@ impl CollectorConnection {
                 *state = UdpState::Unreachable;
             }
         }
-        // A clock that was set back does not keep it waiting for long.
+        // If the clock was set back, `next_try` is too far in the future, and is ignored.
         if now < self.next_try && self.next_try - now <= RETRY {
             return Outcome::Unchanged;
         }
@@ -175,18 +175,18 @@ impl CollectorConnection {
     }
 }
 
-/// Whether the collector has closed the connection. What it may send is of no use.
+/// Whether the collector has closed the connection. Data from the collector is discarded.
 fn is_closed(mut stream: &TcpStream) -> bool {
     let mut bytes = [0; 64];
     match wait::wait(Some(stream.as_fd()), None, Some(Duration::ZERO)) {
         Ok(woken) if woken.socket == 0 => false,
         Ok(_) => stream.read(&mut bytes).map_or(true, |count| count == 0),
-        // The next write says so.
+        // The next write returns the same error.
         Err(_) => false,
     }
 }
 
-/// A socket from whatever address the route to the collector gives.
+/// A socket that is bound to the address from which the route to the collector sends.
 fn udp(collector: SocketAddr) -> io::Result<UdpSocket> {
     let any = match collector {
         SocketAddr::V4(_) => "0.0.0.0:0",

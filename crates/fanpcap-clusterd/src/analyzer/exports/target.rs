@@ -1,11 +1,11 @@
-//! Where packets are exported to, as the command line names it.
+//! The targets of exports, as the command line names them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, Result, bail};
 use fanpcap_ipfix::{Form, Transport};
 
-/// A collector: its address, the transport, and the form that it reads.
+/// A collector: its address, the transport, and the form of the exported data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::analyzer) struct Target {
     pub(super) transport: Transport,
@@ -26,7 +26,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// The scheme is unknown, or the host is.
+    /// The scheme or the host is unknown.
     pub(in crate::analyzer) fn read(text: &str) -> Result<Self> {
         for (scheme, transport, form) in SCHEMES {
             let Some(host) = text.strip_prefix(scheme) else {

@@ -1,7 +1,7 @@
 //! Compresses finished files, in a thread with the lowest priority.
 //!
-//! A compressed file appears complete, by a rename, and then the original is removed. So one of
-//! them is always there, even if the analyzer is killed.
+//! A compressed file appears complete, by a rename. Then the original is removed. So one of the two
+//! files always exists, even if the analyzer is killed.
 
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io;
@@ -20,14 +20,14 @@ use zstd::stream::write::Encoder;
 
 use super::kept::{COMPRESSED, PART};
 
-/// zstd's own default: more costs much more time and saves little.
+/// zstd's own default. A higher level costs much more time and saves little space.
 const LEVEL: i32 = 3;
 
-/// The files that were compressed.
+/// Counts compressed files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in super::super) struct CompressedFiles {
     pub(in super::super) files: u64,
-    /// By how many bytes they are smaller.
+    /// How many bytes the compression has saved.
     pub(in super::super) saved: u64,
 }
 
@@ -45,13 +45,13 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    /// Starts the thread, which ends with this value, after the file at hand.
+    /// Starts the thread. When this value is dropped, the thread finishes its file and ends.
     pub(super) fn start() -> Result<Self> {
         let (finished, files) = mpsc::channel::<PathBuf>();
         let counts: Arc<Counts> = Arc::default();
         let counted = Arc::clone(&counts);
         let work = move || {
-            // If this fails, it still compresses.
+            // If this fails, the thread still compresses, at the normal priority.
             let _ = priority::lower();
             for path in files {
                 match compress(&path) {
@@ -86,7 +86,7 @@ impl Compressor {
     }
 }
 
-/// Compresses a file. Returns by how many bytes it is smaller; `None` if it was removed meanwhile.
+/// Compresses a file. Returns the number of bytes saved; `None` if the file was removed meanwhile.
 fn compress(path: &Path) -> io::Result<Option<u64>> {
     let source = match open_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -107,12 +107,12 @@ fn compress(path: &Path) -> io::Result<Option<u64>> {
     let saved = written.inspect_err(|_| {
         let _ = fs::remove_file(&part);
     })?;
-    // The new name is to be on the disk before the old one is gone from there.
+    // The new name must be on the disk before the old name is removed from the disk.
     if let Some(directory) = path.parent() {
         File::open(directory)?.sync_all()?;
     }
     match fs::remove_file(path) {
-        // It was removed to keep to the limits, so this one goes too.
+        // The original was removed to keep to the limits, so the compressed file is removed too.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::remove_file(&whole)?;
             Ok(None)
@@ -121,7 +121,7 @@ fn compress(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-/// Writes what is in `source` into a new file, compressed. Returns by how many bytes that is fewer.
+/// Writes the content of `source` into a new file, compressed. Returns the number of bytes saved.
 fn write(mut source: &File, file: &File) -> io::Result<u64> {
     let about = source.metadata()?;
     let mut encoder = Encoder::new(file, LEVEL)?;
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Compresses badly enough to take a while, and well enough to be smaller.
+    /// Content whose compression takes a while, but still makes the file smaller.
     fn content(bytes: u32) -> Vec<u8> {
         (0..bytes)
             .map(|at| (at.wrapping_mul(at) / 7).to_le_bytes()[0])
@@ -162,7 +162,7 @@ mod tests {
         let path = scratch.file("records-1.pcapng");
         fs::write(&path, content(3_000_000)).unwrap();
         let time = fs::metadata(&path).unwrap().modified().unwrap();
-        // What an earlier run has left whole.
+        // An earlier run has left a complete compressed file.
         fs::write(with(&path, COMPRESSED), "old").unwrap();
         let saved = compress(&path).unwrap();
         let whole = with(&path, COMPRESSED);

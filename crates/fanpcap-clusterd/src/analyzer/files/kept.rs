@@ -8,47 +8,47 @@ use std::path::{Path, PathBuf};
 use fanpcap_linux::file::space;
 use fanpcap_terminal::streams;
 
-/// How files begin and end.
+/// How the files' names begin and end.
 const BEGIN: &str = "records-";
 const END: &str = ".pcapng";
 
-/// The further end of compressed files, and of one that is being compressed.
+/// What is appended to the names of compressed files, and of a file that is being compressed.
 pub(super) const COMPRESSED: &str = ".zst";
 pub(super) const PART: &str = ".zst.part";
 
-/// Fewest digits of the seconds, and digits of the nanoseconds, in a name.
+/// Minimum number of digits of the seconds, and number of digits of the nanoseconds, in a name.
 const SECONDS: usize = 10;
 const NANOSECONDS: usize = 9;
 
-/// A file system may show the space of removed files as free only this many nanoseconds later:
-/// btrfs does so when it writes its next transaction.
+/// A file system may show the space of removed files as free only after this many nanoseconds:
+/// btrfs shows it when it has written its next transaction.
 const LAG: u64 = 60_000_000_000;
 
-/// How many files are kept. `None` is no limit. All limits hold together.
+/// The limits for the files that are kept. `None` means no limit. All limits apply together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Retention {
-    /// Most files.
+    /// Maximum number of files.
     pub(in super::super) files: Option<usize>,
-    /// Most bytes of all files together.
+    /// Maximum number of bytes of all files together.
     pub(in super::super) bytes: Option<u64>,
-    /// Fewest bytes that are free on the files' file system. With this limit, old files are also
+    /// Minimum number of free bytes on the files' file system. With this limit, old files are also
     /// removed while the disk is full.
     pub(in super::super) free: Option<u64>,
 }
 
-/// The files that were removed.
+/// Counts removed files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in super::super) struct RemovedFiles {
     pub(in super::super) files: u64,
     pub(in super::super) bytes: u64,
 }
 
-/// The files of a directory.
+/// The analyzer's files in its directory.
 #[derive(Debug)]
 pub(super) struct KeptFiles {
     directory: PathBuf,
     retention: Retention,
-    /// Bytes of the finished files when the directory was last read.
+    /// Total size of the finished files in bytes, when the directory was last read.
     finished: u64,
     freed: FreedSpace,
     /// Files that could not be removed.
@@ -62,19 +62,19 @@ struct OldFile {
     bytes: u64,
 }
 
-/// Space that was freed, and that the file system does not show yet.
+/// Space that was freed and that the file system does not show as free yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct FreedSpace {
-    /// Bytes that were freed and have not been shown.
+    /// Bytes that were freed and that the file system does not show as free.
     hidden: u64,
-    /// Free bytes, as the file system showed them last.
+    /// Free bytes according to the file system, when it was last read.
     shown: u64,
-    /// Until when it may not show them, in nanoseconds since 1970.
+    /// Until when the file system may not show `hidden`, in nanoseconds since 1970.
     until: u64,
 }
 
 impl FreedSpace {
-    /// The bytes that are free at `now`, when the file system shows `free` of them.
+    /// The number of free bytes at `now`, when the file system shows `free` bytes.
     fn free(&mut self, free: u64, now: u64) -> u64 {
         let grown = free.saturating_sub(self.shown);
         self.shown = free;
@@ -104,7 +104,7 @@ impl KeptFiles {
         self.retire(None, now)
     }
 
-    /// Keeps to the limits while this file is written, which is to have so many bytes.
+    /// Keeps to the limits while the file `open` is written. The file will have this many bytes.
     pub(super) fn during_file(&mut self, open: (&Path, u64), now: u64) -> io::Result<()> {
         let is_over = |most: u64| self.finished.saturating_add(open.1) > most;
         if self.retention.bytes.is_some_and(is_over) || self.lack(now)? > 0 {
@@ -113,22 +113,21 @@ impl KeptFiles {
         Ok(())
     }
 
-    /// Removes the oldest file because the disk is full. Returns whether there was one that may be
-    /// removed.
+    /// Removes the oldest file because the disk is full. Returns whether a file was removed.
     pub(super) fn make_room(&mut self, open: Option<&Path>, now: u64) -> bool {
         if self.retention.free.is_none() {
             return false;
         }
         let old = self.old(open).unwrap_or_default();
-        // What the file system shows before.
+        // Notes how many bytes the file system shows as free before the removal.
         let _ = self.lack(now);
         let removed = old.iter().find(|old| self.remove(old));
         self.note_freed(removed.map_or(0, |old| old.bytes), now);
         removed.is_some()
     }
 
-    /// Removes the oldest files until the limits hold. A file that can't be removed is named, and
-    /// stays: new packets must still be written.
+    /// Removes the oldest files until the limits are kept. A file that can't be removed is reported
+    /// and stays, because new packets must still be written.
     fn retire(&mut self, open: Option<(&Path, u64)>, now: u64) -> io::Result<()> {
         let old = self.old(open.map(|(path, _)| path))?;
         let Retention { files, bytes, .. } = self.retention;
@@ -155,7 +154,7 @@ impl KeptFiles {
         Ok(())
     }
 
-    /// How many bytes are missing to the space that must be free.
+    /// How many bytes are missing to the required free space.
     fn lack(&mut self, now: u64) -> io::Result<u64> {
         let Some(least) = self.retention.free else {
             return Ok(0);
@@ -164,7 +163,7 @@ impl KeptFiles {
         Ok(least.saturating_sub(self.freed.free(free, now)))
     }
 
-    /// Notes that so many bytes were freed since [`KeptFiles::lack`].
+    /// Notes that this many bytes were freed since [`KeptFiles::lack`] was called.
     fn note_freed(&mut self, bytes: u64, now: u64) {
         if bytes > 0 {
             self.freed.hidden = self.freed.hidden.saturating_add(bytes);
@@ -196,7 +195,7 @@ impl KeptFiles {
     fn old(&self, open: Option<&Path>) -> io::Result<Vec<OldFile>> {
         let paths = ours(&self.directory)?.into_iter();
         let paths = paths.filter(|path| Some(&**path) != open && !self.stuck.contains(path));
-        // Another process may remove one in the meantime.
+        // Another process may remove a file in the meantime.
         let old = paths.filter_map(|path| {
             let bytes = fs::symlink_metadata(&path).ok()?.len();
             Some(OldFile { path, bytes })
@@ -205,14 +204,14 @@ impl KeptFiles {
     }
 }
 
-/// The name of a file that begins at `now`. Names sort in order of time until the year 2286, when a
-/// digit is added.
+/// The name of a file that begins at `now`. Until the year 2286, the alphabetical order of names is
+/// their order in time; then the seconds get one more digit.
 pub(super) fn name(now: u64) -> String {
     let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
     format!("{BEGIN}{seconds:0SECONDS$}.{rest:0NANOSECONDS$}{END}")
 }
 
-/// Whether [`name`] makes this name.
+/// Whether `name` has the format of [`name`].
 fn is_name(name: &str) -> bool {
     let middle = name
         .strip_prefix(BEGIN)
@@ -224,7 +223,7 @@ fn is_name(name: &str) -> bool {
     is_number(seconds) && seconds.len() >= SECONDS && is_number(rest) && rest.len() == NANOSECONDS
 }
 
-/// The files of a directory that an analyzer has written, compressed or not, the oldest first.
+/// The analyzers' files in a directory, compressed or not, the oldest first.
 pub(super) fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let is_ours = |name: &str| is_name(name.strip_suffix(COMPRESSED).unwrap_or(name));
     files(directory, is_ours)
@@ -235,16 +234,15 @@ pub(super) fn uncompressed(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, is_name)
 }
 
-/// The files that a killed analyzer was compressing.
+/// The files that a killed analyzer had compressed only in part.
 pub(super) fn parts(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, |name| {
         name.strip_suffix(PART).is_some_and(is_name)
     })
 }
 
-/// The files of a directory whose names `is_one` takes, in the order of their names. Links and
-/// pipes with such a name are none: an analyzer makes none, and opening a pipe would wait for its
-/// writer.
+/// The files of a directory whose names satisfy `is_one`, in the order of their names. Links and
+/// pipes are left out: an analyzer makes none, and opening a pipe would wait for a writer.
 fn files(directory: &Path, is_one: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -1,4 +1,4 @@
-//! Files of an analyzer that was killed, and a disk that is full.
+//! The files of an analyzer that was killed, and of an analyzer whose disk is full.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use super::kept::ours;
 use super::*;
 
-/// A mount, which ends with this value.
+/// The path of a mount, which is unmounted when this value is dropped.
 struct Small(PathBuf);
 
 impl Small {
@@ -26,7 +26,7 @@ impl Small {
         Self(at)
     }
 
-    /// Mounts a file on itself: it can't be removed.
+    /// Mounts a file on itself, so that it can't be removed.
     fn bind(at: PathBuf) -> Self {
         let mut mount = Command::new("mount");
         mount.arg("--bind").args([&at, &at]);
@@ -34,7 +34,7 @@ impl Small {
         Self(at)
     }
 
-    /// Fills it, but for two pages.
+    /// Fills the file system except for two pages.
     fn fill(&self) -> PathBuf {
         let filler = self.0.join("filler");
         let mut file = File::create(&filler).unwrap();
@@ -121,7 +121,7 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     let now = 1_000 * RETRY;
     let mut killed = Files::new(&directory, ROTATION).unwrap();
     put_some(&mut killed, 0..50, now, now);
-    // Two files, and the second ends amid a packet.
+    // There are two files. The second file ends within a packet.
     killed.open = None;
     put_some(&mut killed, 50..100, now, now + 1);
     let last = killed.open.as_ref().unwrap().path.clone();
@@ -144,10 +144,10 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     );
     let mut files = Files::new(&directory, ROTATION).unwrap();
     put_some(&mut files, 40..120, now, now + 2);
-    // A packet that equals one of before, but is a later one.
+    // A packet with the same content as an earlier packet, and a later time stamp.
     put_some(&mut files, 110..111, now + 1000, now + 2);
     assert_eq!((files.written, files.unwritten), (81, 0));
-    // Each of 120 packets once, and the later one.
+    // Each of the 120 packets is written once, and so is the packet with the later time stamp.
     drop(files);
     fs::remove_file(pipe).unwrap();
     assert_eq!(packets(&directory), 121);
@@ -158,7 +158,7 @@ fn packets_in_compressed_files_are_not_written_again() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
     let rotation = Rotation {
-        // Seven packets.
+        // A file has seven packets.
         bytes: 10_000,
         compress: true,
         ..keeping(None, None, None)
@@ -170,7 +170,7 @@ fn packets_in_compressed_files_are_not_written_again() {
     }
     let await_compressed = |files: &Files, count: u64| {
         let are_done = || {
-            // The file that is written is not compressed.
+            // The file that is being written is not compressed.
             let open = usize::from(files.open.is_some());
             let plain = kept::uncompressed(&directory)?.len();
             let compressed = files.compressed().unwrap_or_default().files;
@@ -186,7 +186,7 @@ fn packets_in_compressed_files_are_not_written_again() {
     assert!(!part.exists());
     put_some(&mut files, 0..60, now, now + 60);
     assert_eq!((files.written, files.unwritten), (60, 0));
-    // What was written last before the kill, and one more.
+    // The file that the killed analyzer wrote last, and one more file.
     await_compressed(&files, 2);
     assert_eq!(packets(&directory), 60);
 }
@@ -244,7 +244,7 @@ fn an_old_file_that_stays_keeps_nothing_from_being_written() {
         oldest.get_or_insert_with(|| Small::bind(open.path));
     }
     assert_eq!((files.written, files.unwritten), (40, 0));
-    // The one that stays, and the two newest.
+    // The file that can't be removed, and the two newest files.
     assert_eq!(packets(&directory), 30);
 }
 
@@ -258,7 +258,7 @@ fn a_full_disk_costs_new_packets_which_are_counted_and_no_old_file() {
     put(&mut files, 20, now);
     assert_eq!((files.written, files.unwritten), (20, 0));
     let filler = small.fill();
-    // More attempts than files are kept.
+    // There are more attempts than files that are kept.
     for attempt in 1..=10 {
         now += 2 * RETRY;
         put(&mut files, 20, now);
@@ -279,7 +279,7 @@ fn a_full_disk_costs_the_oldest_files_where_space_is_to_be_free() {
     let scratch = Scratch::new().unwrap();
     let small = Small::mount(scratch.file("small"));
     let rotation = Rotation {
-        // Eight packets.
+        // A file has eight packets.
         bytes: 10_000,
         ..keeping(None, None, Some(1))
     };
@@ -291,7 +291,7 @@ fn a_full_disk_costs_the_oldest_files_where_space_is_to_be_free() {
         .open(&filler)
         .and_then(|file| file.set_len(64 << 10))
         .unwrap();
-    // More than the 256 KiB of the disk.
+    // The packets need more than the 256 KiB of the disk.
     for number in 0..400 {
         put_some(&mut files, number..number + 1, now, now + number);
     }
@@ -303,7 +303,7 @@ fn a_full_disk_costs_the_oldest_files_where_space_is_to_be_free() {
         (50..150).contains(&left) && removed.files > 25,
         "{left}, {removed:?}"
     );
-    // Nothing old is left, and others take all the room that there is.
+    // No old file is left, and other files take all the space.
     drop(files);
     small.fill();
     let mut files = Files::new(&small.0, rotation).unwrap();
@@ -329,11 +329,11 @@ fn so_much_of_the_disk_stays_free() {
     for number in 0..200 {
         put_some(&mut files, number..number + 1, now, now + number);
         let available = fanpcap_linux::file::space::available(&small.0).unwrap();
-        // A file that begins takes a page.
+        // A file that begins takes one page.
         assert!(available >= free - 4096, "{number}: {available}");
     }
     assert_eq!((files.written, files.unwritten), (200, 0));
-    // Nine files of three pages, and what is written.
+    // Nine files with three pages each, and the file that is being written.
     assert!(
         (70..100).contains(&packets(&small.0)),
         "{}",

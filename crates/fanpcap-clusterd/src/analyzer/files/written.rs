@@ -1,7 +1,8 @@
 //! Reads the packets that the previous analyzer wrote last.
 //!
-//! A killed analyzer may have written packets that it had not acknowledged. Nodes send them again.
-//! So this analyzer reads the end of the existing files, and does not write those packets again.
+//! A killed analyzer may have written packets that it had not acknowledged. Nodes send these
+//! packets again. So this analyzer reads the end of the existing files, and does not write packets
+//! again that it finds there.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,30 +17,31 @@ use zstd::stream::read::Decoder;
 use super::kept::{COMPRESSED, ours};
 use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
-/// Bytes that are read: more than an analyzer writes between two acknowledgements.
+/// Maximum number of bytes that are read: more than an analyzer writes between two
+/// acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// Nanoseconds after the first packet in which nodes send batches again that the previous analyzer
-/// had not acknowledged.
+/// For this many nanoseconds after the first packet, nodes may send batches again that the previous
+/// analyzer had not acknowledged.
 const LONG: u64 = 600_000_000_000;
 
-/// No block has this many bytes. So consecutive blocks that are longer together can't be the
-/// content of a packet.
+/// Every block is shorter than this. So if consecutive blocks together are at least this long, they
+/// can't be the content of one packet.
 const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 
-/// The packets that were written last.
+/// The packets that the previous analyzer wrote last.
 #[derive(Debug)]
 pub(super) struct WrittenPackets {
-    /// Its random seed keeps senders from making two packets with the same hash.
+    /// Its random seed prevents senders from constructing two packets with the same hash.
     hasher: RandomState,
     /// How often each packet is in the files, by its hash.
     packets: HashMap<u64, u32>,
-    /// Until when nodes may send them again; 0: no packet has come yet.
+    /// Until when nodes may send the packets again; 0 if no packet has come yet.
     until: u64,
 }
 
 impl WrittenPackets {
-    /// Reads the end of the newest files of a directory. Says what can't be read.
+    /// Reads the end of the newest files of a directory. Reports files that it can't read.
     pub(super) fn read(directory: &Path) -> Self {
         let mut written = Self {
             hasher: RandomState::new(),
@@ -47,7 +49,7 @@ impl WrittenPackets {
             until: 0,
         };
         let mut room = MOST;
-        // If the directory can't be listed, writing fails and says so.
+        // If the directory can't be listed, writing fails and reports that.
         let files = ours(directory).unwrap_or_default();
         for path in files.iter().rev() {
             if room == 0 {
@@ -62,8 +64,8 @@ impl WrittenPackets {
                     }
                 }
                 Err(error) => streams::note(&format!(
-                    "fanpcap analyzer: cannot read {}: {error}: packets that stand there may be \
-                     written again\n",
+                    "fanpcap analyzer: cannot read {}: {error}: its packets may be written \
+                     again\n",
                     path.display()
                 )),
             }
@@ -95,7 +97,7 @@ impl WrittenPackets {
     }
 }
 
-/// The last bytes of a file, at most `most`. Blocks end at multiples of four bytes.
+/// Reads at most `most` bytes from the end of a file. Blocks end at multiples of four bytes.
 fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     if path.to_string_lossy().ends_with(COMPRESSED) {
@@ -109,7 +111,7 @@ fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same for a stream that can only be read from its beginning.
+/// Does the same for a stream that can only be read from its beginning.
 fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let most = most & !3;
     let room = usize::try_from(most).unwrap_or(usize::MAX);
@@ -121,7 +123,7 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
         if read == 0 {
             break;
         }
-        // Three bytes more than there is room for: the end may be cut off amid four.
+        // Keeps three bytes more than `room`: the stream may end within a group of four bytes.
         bytes.drain(..bytes.len().saturating_sub(room.saturating_add(3)));
     }
     bytes.truncate(bytes.len() - length % 4);
@@ -129,11 +131,11 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A packet in a file: its stamp in nanoseconds, its bytes on the wire, and what was captured.
+/// A packet in a file: its time stamp in nanoseconds, its length on the wire, its captured bytes.
 type Stored<'a> = (u64, u32, &'a [u8]);
 
-/// The packets that these bytes end with, the last one first. A block that was cut off at the end
-/// is left out.
+/// The packets at the end of these bytes, the last packet first. A block that was cut off at the
+/// end is left out.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     let cuts = (0..=BLOCK.min(bytes.len())).step_by(4);
     let mut parts = cuts.map(|cut| &bytes[..bytes.len() - cut]);
@@ -145,7 +147,8 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
-/// The blocks that these bytes end with, the last one first, each with the bytes before it.
+/// The blocks at the end of these bytes, the last block first. Each block comes with the bytes
+/// before it.
 fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
 }
@@ -186,7 +189,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A packet's content of this length, which looks like packets' blocks.
+    /// A packet's content of this length. The content looks like the blocks of packets.
     fn content(length: usize) -> Vec<u8> {
         let mut block = vec![0; 32];
         block[..4].copy_from_slice(&PACKET.to_le_bytes());
@@ -196,7 +199,8 @@ mod tests {
         block.into_iter().cycle().take(length).collect()
     }
 
-    /// A file of packets of these lengths, where the first one's block begins, and where each ends.
+    /// A file of packets with these lengths, where the first packet's block begins, and where each
+    /// block ends.
     fn file(lengths: &[usize]) -> (Vec<u8>, Vec<usize>) {
         let mut bytes = Vec::new();
         pcapng::section(&mut bytes);
@@ -238,7 +242,7 @@ mod tests {
         }
     }
 
-    /// A file has words of pcapng, which any bytes hardly have.
+    /// Words that occur in pcapng files, but hardly ever in random bytes.
     fn words() -> impl Strategy<Value = Vec<u32>> {
         let known = prop::sample::select(vec![SECTION, INTERFACE, PACKET, 12, 16, 32, u32::MAX]);
         vec(prop_oneof![known, 0..64_u32, any::<u32>()], 0..200)

@@ -1,4 +1,5 @@
-//! Accounts of analyzers that come late, are one of several, or have nodes with wrong clocks.
+//! Accounts of an analyzer that starts late, that is one of several, or whose nodes have wrong
+//! clocks.
 
 use std::net::SocketAddr;
 
@@ -30,7 +31,7 @@ fn head(node: u32, kind: Kind) -> Head {
     }
 }
 
-/// An analyzer, and its nodes' reports.
+/// An analyzer, and its account of the nodes' reports.
 struct Both {
     node_reports: NodeReports,
     analyzer: Analyzer,
@@ -58,8 +59,9 @@ impl Both {
         }
     }
 
-    /// A node's report of `seconds` after the begin, by a clock that is ahead: its counters are
-    /// `age` nanoseconds old, and it saw and captured so many packets of each of eight buckets.
+    /// A node reports, `seconds` after the beginning. The node's clock is ahead by `ahead`, and its
+    /// counters are `age` nanoseconds old. It saw `seen` and captured `captured` packets of each of
+    /// eight buckets.
     fn report(&mut self, node: u32, at: Report8) {
         let message = self.message(node, at);
         self.take(&message, at.seconds);
@@ -98,12 +100,12 @@ impl Both {
         encoder.encode(&report)
     }
 
-    /// So many records of a node for each of the eight buckets come.
+    /// For each of the eight buckets, `count` records of a node come.
     fn records(&mut self, node: u32, seconds: u64, count: u64) {
         self.records_of(node, (seconds, 0), count);
     }
 
-    /// The same, of records that were captured so many seconds ago.
+    /// Does the same with records that were captured `ago` seconds ago.
     fn records_of(&mut self, node: u32, (seconds, ago): (u64, u64), count: u64) {
         let now = BEGIN + seconds * SECOND;
         let new = || BatchBuilder::new(head(node, Kind::Records), 1 << 15, 1);
@@ -130,7 +132,7 @@ impl Both {
         self.node_reports.follow(part, &self.analyzer, now)
     }
 
-    /// The node's agent is another one: what it had begun is gone.
+    /// The node's agent is restarted. The batch that the earlier agent had begun is lost.
     fn restart(&mut self, node: u32, session: u64) {
         let head = Head {
             session,
@@ -140,7 +142,8 @@ impl Both {
         self.batches.insert(node, builder);
     }
 
-    /// The node has nothing to send, twice within the second before the next report.
+    /// The node has nothing to send, and reports this twice within the second before its next
+    /// report.
     fn idle(&mut self, node: u32, seconds: u64) {
         let new = || BatchBuilder::new(head(node, Kind::Records), 1 << 15, 1);
         let builder = self.batches.entry(node).or_insert_with(new);
@@ -152,7 +155,7 @@ impl Both {
         }
     }
 
-    /// What is known to be lost on the way, of a node and of all.
+    /// The packets of `node` that are known to be lost on the way, and those of all nodes.
     fn export(&self, node: u32) -> (u64, u64) {
         let (missing, total) = self.node_reports.missing(&self.analyzer);
         (missing.get(&NodeId(node)).copied().unwrap_or(0), total)
@@ -164,7 +167,7 @@ impl Both {
     }
 }
 
-/// What a report says.
+/// The contents of a report about eight buckets.
 #[derive(Clone, Copy, Default)]
 struct Report8 {
     seconds: u64,
@@ -172,7 +175,7 @@ struct Report8 {
     age: i64,
     seen: u64,
     captured: u64,
-    /// The last beacon, and how many nanoseconds ago it came.
+    /// The number of the last beacon, and how many nanoseconds ago this beacon came.
     beacon: Option<(u64, u64)>,
 }
 
@@ -186,8 +189,8 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // Both had seen a thousand of each bucket. Node 1 captures all, and dies after ten seconds
-        // with five more records sent than it has reported.
+        // Both nodes had seen a thousand packets of each bucket. Node 1 captures all packets. After
+        // ten seconds it dies, and has sent five more records than it has reported.
         let come = seconds.min(9) * 10;
         let at = Report8 {
             seconds,
@@ -207,7 +210,7 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let account = both.node_reports.account();
     assert_eq!(account.since, BEGIN);
     assert_eq!(account.nodes.len(), 1);
-    // It began amid packets: the packets of one or two reports may have come before it.
+    // The analyzer started amid traffic. So the packets of one or two reports may have come before.
     let total = account.total;
     let holds = |span: Span, truth: i64| span.least <= truth && truth <= span.most;
     assert!(holds(total.offered, 8 * 95), "{total:?}");
@@ -223,8 +226,8 @@ fn what_a_node_had_kept_for_an_analyzer_is_no_capture_of_its_time() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // Node 1 had kept fifty of each bucket, which come within five seconds. Then it captures
-        // ten more of each, and dies.
+        // Node 1 had kept fifty packets of each bucket, which come within five seconds. Then it
+        // captures ten more packets of each bucket, and dies.
         let come = if seconds < 7 { 0 } else { 10 };
         let at = Report8 {
             seconds,
@@ -254,7 +257,7 @@ fn an_analyzer_that_comes_amid_packets_knows_nearly_what_was_captured_before_it(
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..20u64 {
-        // Node 1, which the ledger begins with, captures nothing, and node 2 all.
+        // Node 1 reports first and captures nothing. Node 2 captures all packets.
         let come = seconds.min(9) * 10;
         for node in [1, 2] {
             let at = Report8 {
@@ -272,7 +275,7 @@ fn an_analyzer_that_comes_amid_packets_knows_nearly_what_was_captured_before_it(
     assert_eq!(exact(total.offered), 8 * 90);
     let Span { least, most } = total.captured;
     assert!(least <= 8 * 90 && 8 * 90 <= most, "{total:?}");
-    // What came within two reports.
+    // The packets that came within two reports are uncertain.
     assert!(most - least <= 8 * 20, "{total:?}");
 }
 
@@ -281,7 +284,8 @@ fn an_analyzer_that_comes_at_rest_is_exact_about_a_node_that_dies() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // Two seconds of rest; then node 1 captures all, dies, and one of each bucket never comes.
+        // There is no traffic for two seconds. Then node 1 captures all packets, and dies. One
+        // packet of each bucket never comes.
         let come = seconds.saturating_sub(2).min(7) * 10;
         let at = Report8 {
             seconds,
@@ -338,7 +342,8 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
             (400, 392, 8)
         );
         sums = (sums.0 + 400, sums.1 + 392, sums.2 + lost);
-        // With another analyzer the account begins again, for the present buckets.
+        // When an analyzer is added, the account begins again, for the buckets that are now in its
+        // part.
         let more = [addresses[0], addresses[1], stranger];
         let now = BEGIN + 6 * SECOND;
         assert!(both.follow(Part::of(address, &more).unwrap(), now));
@@ -353,7 +358,7 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
             both.report(0, at);
             both.settle(seconds);
         }
-        // Of eight buckets each of the first two of three analyzers has three.
+        // With three analyzers, each of the first two has three of the eight buckets.
         assert_eq!(exact(both.node_reports.account().total.offered), 3 * 6);
         assert_eq!(both.node_reports.refused, 0);
     }
@@ -368,14 +373,14 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
         for node in 0..3 {
             let at = Report8 {
                 seconds,
-                // Node 2 is an hour behind. Node 1's clock is set back by an hour after ten
+                // Node 2's clock is an hour behind. Node 1's clock is set back by an hour after ten
                 // seconds.
                 ahead: match node {
                     1 if seconds > 10 => -hour,
                     2 => -hour,
                     _ => 0,
                 },
-                // Counters keep the time at which they began, whatever the clock says later.
+                // The begin of the counters does not change when the clock is set.
                 age: if node == 2 { hour } else { 0 },
                 seen: 9 * seconds.min(25),
                 captured: 3 * seconds.min(25),
@@ -399,8 +404,8 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
     assert_eq!(counted, (8 * 225, 8 * 225, 0));
 }
 
-/// Node 1 captures all, and its agent is killed after five seconds with three records of each
-/// bucket not sent yet. Later the node dies.
+/// Node 1 captures all packets. After five seconds its agent is killed, and three records of each
+/// bucket are not sent. Later the node dies.
 fn killed_agent(age: u64) -> Both {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(age).unwrap();
@@ -434,7 +439,8 @@ fn killed_agent(age: u64) -> Both {
             _ => {}
         }
         match seconds {
-            // While packets come this is unknown: the next ones may be on their way.
+            // While packets come, the loss is unknown: the missing packets may still be on their
+            // way.
             0..=9 => assert_eq!(both.export(1), (0, 0), "after {seconds} s"),
             11.. => assert_eq!(both.export(1), (24, 24), "after {seconds} s"),
             10 => {}

@@ -1,11 +1,11 @@
-//! The paper's datagrams, from a node's shipper to files.
+//! The DiCAP paper's datagrams, from a node's shipper to files.
 
 use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 
 use super::super::extra_counter::{self, ExtraCounter};
 use super::*;
 
-/// Counts: those who send some are nodes.
+/// The counts of a report. An analyzer takes datagrams only from senders of reports.
 fn counts() -> Report {
     let none = || Box::new([0; 4096]);
     Report {
@@ -38,7 +38,7 @@ fn headers_in_the_papers_datagrams_come_to_files() {
         let mut all = status.extra_counters.iter();
         all.find(|(it, _)| *it == of).map(|(_, count)| *count)
     };
-    // Strangers' datagrams, before the node's.
+    // Strangers send datagrams before the node does.
     for last in 2..=255 {
         let stranger = UdpSocket::bind(SocketAddr::from(([127, 0, 1, last], 0))).unwrap();
         stranger.send_to(&[1; 52], (listen.ip(), port)).unwrap();

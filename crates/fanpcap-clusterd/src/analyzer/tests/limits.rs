@@ -1,4 +1,4 @@
-//! Which files are kept, by the command line.
+//! Which files are kept, by the options on the command line.
 
 use clap::Parser;
 

@@ -1,4 +1,4 @@
-//! Connections of strangers end, and leave slots to nodes.
+//! Strangers' connections end, and leave slots for nodes.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,7 +11,8 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Connects and sends a piece twenty times a second. Returns whether the connection is ended.
+/// Connects, and sends a piece twenty times a second. Returns whether the analyzer ends the
+/// connection.
 fn is_ended_after<'a>(listen: SocketAddr, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut stream = TcpStream::connect(listen).unwrap();
     let pause = Duration::from_millis(50);
@@ -28,7 +29,7 @@ fn is_ended_after<'a>(listen: SocketAddr, pieces: impl Iterator<Item = &'a [u8]>
     false
 }
 
-/// Whether a connection is ended that brings these bytes one by one, and zeros without end.
+/// Whether the analyzer ends a connection that sends these bytes one by one, and then only zeros.
 fn is_ended(listen: SocketAddr, bytes: &[u8]) -> bool {
     let zeros = std::iter::repeat(&[0][..]);
     is_ended_after(listen, bytes.chunks(1).chain(zeros))
@@ -61,7 +62,7 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
     assert!(is_ended(listen, &beginning()));
 }
 
-/// A report of another version of fanpcap, or a damaged one, is no stranger's.
+/// A report of another version of fanpcap, and a damaged report, do not count as a stranger's.
 #[test]
 fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
     let listen = free_address();
@@ -84,7 +85,7 @@ fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
 fn who_shakes_hands_slowly_is_cut_off() {
     let listen = free_address();
     let _loop = analyzer_loop(listen, &ring(Some(1)), None, 1 << 30);
-    // A handshake's record of 16 KiB.
+    // The head of a TLS handshake record of 16 KiB.
     assert!(is_ended(listen, &[0x16, 3, 1, 0x40, 0]));
 }
 
@@ -107,8 +108,8 @@ fn joins(
     begun.elapsed()
 }
 
-/// Connections of strangers, at the address that the nodes have too, keep no node away. A counter
-/// shows that slots are short.
+/// Strangers connect from the same address as the nodes. All nodes can still connect. A counter
+/// shows that there were more strangers than slots.
 fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
     let listen = free_address();
     let keyring = keyring();
@@ -147,7 +148,7 @@ fn nodes_join_beside_strangers_within_a_second() {
     nodes_join_beside(1000, |_| {});
 }
 
-/// What they send is no handshake, and they read no answer.
+/// The strangers send no TLS handshake, and do not read the answers.
 #[test]
 fn nodes_join_beside_strangers_that_go_on_sending() {
     nodes_join_beside(1000, |stranger| {
@@ -163,7 +164,7 @@ mod long {
     }
 }
 
-/// A node that is connected keeps its connection, whatever strangers do.
+/// A connected node keeps its connection while strangers connect.
 #[test]
 fn a_connected_node_keeps_its_connection_beside_a_flood() {
     let listen = free_address();
@@ -182,7 +183,7 @@ fn a_connected_node_keeps_its_connection_beside_a_flood() {
     assert_eq!((status.counters.received, node.shipped().broken), (20, 0));
 }
 
-/// A stranger that sends as a node does, without a key.
+/// Strangers without a key send the same messages as a node.
 #[test]
 fn who_passes_for_nodes_keeps_no_node_away() {
     let listen = free_address();

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 use crate::tls::TlsFiles;
 
-/// Certificates made by openssl; `None` where it is not there.
+/// Certificates made by openssl. [`Authority::new`] returns `None` if openssl is not installed.
 struct Authority(Scratch);
 
 impl Authority {
@@ -76,7 +76,7 @@ fn openssl(words: &str) {
 }
 
 const DAYS: &str = "-days 2";
-/// Begins and ends in the same second.
+/// The certificate's validity begins and ends in the same second.
 const NONE: &str = "-days 0";
 
 #[test]
@@ -109,14 +109,14 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     );
     authority.put(&analyzer, "expired");
     await_trouble(&mut analyzer_loop, &node, "has expired: give it a new one");
-    // The node's own, as the analyzer sees it.
+    // From here on, the node's certificate is wrong.
     authority.put(&analyzer, "analyzer");
     authority.put(&of_node, "stranger");
     let before = refused(&analyzer_loop.close(), Reason::Certificate);
     await_trouble(
         &mut analyzer_loop,
         &node,
-        "it refuses this side: no authority",
+        "it refuses this side: no authority in its 'records_ca' has signed",
     );
     authority.put(&of_node, "expired");
     await_trouble(
@@ -139,7 +139,7 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     await_trouble(&mut analyzer_loop, &node, "one side has certificates");
     authority.put(&analyzer, "analyzer");
     assert_eq!(analyzer_loop.close().counters.received, 0);
-    // All that waited comes, once both sides are right.
+    // When both sides have the right certificates, all waiting records come.
     authority.put(&of_node, "analyzer");
     let status = work_until(&mut analyzer_loop, |status| status.counters.delivered == 10);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Which files are removed, and which never are.
+//! Which files are removed, and which files are never removed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A directory with files of 100 bytes that begin at these seconds.
+/// A directory with files of 100 bytes, which begin at these times in seconds.
 fn directory(seconds: &[u64]) -> (Scratch, PathBuf) {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
@@ -21,7 +21,7 @@ fn directory(seconds: &[u64]) -> (Scratch, PathBuf) {
     (scratch, directory)
 }
 
-/// The seconds at which the files begin that are left.
+/// The seconds at which the remaining files begin.
 fn left(directory: &Path) -> Vec<u64> {
     let second = |path: PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -47,7 +47,7 @@ fn the_oldest_go_until_each_limit_holds() {
         assert_eq!(kept.removed, RemovedFiles { files, bytes });
     };
     is_left(Retention::default(), &all);
-    // The one that begins is one of them.
+    // The file that begins counts as one of the three.
     is_left(keeping(Some(3), None, None), &[4, 5]);
     is_left(keeping(Some(1), None, None), &[]);
     is_left(keeping(None, Some(500), None), &all);
@@ -62,7 +62,7 @@ fn the_oldest_go_until_each_limit_holds() {
 #[test]
 fn the_file_that_is_written_stays_whatever_its_name_and_the_limits_are() {
     let (_scratch, directory) = directory(&[1, 2, 3]);
-    // The clock was set back: the oldest name is the newest file's.
+    // The clock was set back, so the newest file has the oldest name.
     let open = directory.join(name(SECOND));
     for retention in [
         keeping(None, Some(0), None),
@@ -161,17 +161,17 @@ fn space_that_the_file_system_shows_later_is_not_freed_twice() {
         shown: 1000,
         until: 10,
     };
-    // It does not show it yet, shows a part, shows all and more.
+    // The file system shows none, a part, or all of the freed space, or more.
     for (free, counted) in [(1000, 1500), (1200, 1500), (1500, 1500), (1700, 1700)] {
         assert_eq!({ freed }.free(free, 9), counted);
         assert_eq!({ freed }.free(free, 10), free);
     }
-    // It shows all, and what is written then makes it less.
+    // The file system shows all of the freed space. Then new files take some of it.
     let mut shown = freed;
     for free in [1500, 1300, 900, 1200] {
         assert_eq!(shown.free(free, 9), free);
     }
-    // What is written before it shows it.
+    // New files take space before the file system shows the freed space.
     let mut late = freed;
     for (free, counted) in [(900, 1400), (1100, 1400), (1400, 1400), (1300, 1300)] {
         assert_eq!(late.free(free, 9), counted);

@@ -4,8 +4,9 @@ use super::*;
 
 const MILLISECOND: u64 = SECOND / 1000;
 
-/// How far three nodes are apart, whose clocks are ahead by so much. Of each beacon, which the
-/// first sees half a second before its report, the second sees 3 ms later, and the third 7 ms.
+/// The time between three nodes' sightings of a beacon, if the nodes' clocks are ahead by these
+/// nanoseconds. Node 1 sees each beacon half a second before its report, node 2 sees it 3 ms later,
+/// and node 3 sees it 7 ms later.
 fn apart(ahead: [i64; 3]) -> Option<u64> {
     let mut both = Both::new(Part::WHOLE);
     for seconds in 0..5u64 {
@@ -34,7 +35,7 @@ fn beacons_of_nodes_with_wrong_clocks_are_put_on_the_analyzers_clock() {
     }
 }
 
-/// Of so little nobody can tell whether it is the clock or the way of the reports.
+/// So small a difference may come from the clock or from the transmission time of the reports.
 #[test]
 fn a_clock_that_is_a_little_ahead_is_not_corrected() {
     let ahead = i64::try_from(SKEW).unwrap();

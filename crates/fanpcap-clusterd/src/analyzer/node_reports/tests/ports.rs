@@ -1,16 +1,17 @@
-//! A port that loses packets for a while, by the nodes' messages.
+//! A port that loses packets for a while, according to the nodes' reports.
 
 use fanpcap_cluster::loss_account::Verdict;
 
 use super::*;
 
-/// What came to a port until `seconds`: 1000 packets a second, and half from 10 to 18.
+/// The packets that came to a port until `seconds`: 1000 packets a second; to a lossy port only
+/// half of them from 10 s to 18 s.
 fn came(seconds: u64, is_lossy: bool) -> u64 {
     let lost = 500 * seconds.clamp(10, 18).saturating_sub(10);
     1000 * seconds - if is_lossy { lost } else { 0 }
 }
 
-/// The reports of three nodes, the first of which captures what its lossy port sees of all.
+/// The reports of three nodes. Node 1 has the lossy port, and captures all packets that it sees.
 fn report(both: &mut Both, seconds: u64, age: i64) {
     for node in 1..4 {
         let seen = came(seconds, node == 1);
@@ -26,7 +27,7 @@ fn report(both: &mut Both, seconds: u64, age: i64) {
     both.settle(seconds);
 }
 
-/// What is said of the first node.
+/// The verdict on the first node.
 fn verdict(both: &Both) -> Verdict {
     both.node_reports.account().nodes[0].verdict
 }
@@ -53,7 +54,7 @@ fn a_port_is_named_while_it_loses_and_for_five_minutes() {
     };
     assert_eq!((port.node, port.worst.name()), (NodeId(1), "lossy"));
     assert!(port.packets <= lost && port.packets > 0, "{port:?}");
-    // An analyzer that begins now has the counters of all, and names nobody.
+    // An analyzer that begins now gets all counters, but finds no lossy port.
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 20..40 {

@@ -1,4 +1,4 @@
-//! Reports of other buckets, and reports that do not come.
+//! Reports of other buckets, and missing reports.
 
 use fanpcap_buckets::Slot;
 use fanpcap_cluster::NodeEntry;
@@ -18,8 +18,8 @@ fn reports_of_another_part_wait_for_the_same_list_of_analyzers() {
     };
     for seconds in 0..12 {
         both.report(1, at(seconds));
-        // A node with the list of later reports all buckets: of half of them the analyzer would
-        // know less than before.
+        // The node does not have the new list of analyzers, and reports all buckets. The analyzer
+        // would know less about half of these buckets than before.
         let part = std::mem::replace(&mut both.node_reports.part, Part::WHOLE);
         let stranger = both.message(2, at(seconds));
         both.node_reports.part = part;
@@ -55,7 +55,8 @@ fn nodes_whose_reports_lack_are_known() {
         let ages = both.node_reports.ages(BEGIN + seconds * SECOND).into_iter();
         ages.map(|(node, age)| (node.0, age / SECOND)).collect()
     };
-    // Node 1 never reports; node 2 until 9 s, and node 3, which is not in the topology, until 4 s.
+    // Node 1 never reports. Node 2 reports until 9 s. Node 3, which is not in the topology, reports
+    // until 4 s.
     for seconds in 0..40 {
         let at = Report8 {
             seconds,
