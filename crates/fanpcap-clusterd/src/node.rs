@@ -1,4 +1,4 @@
-//! `fanpcap node`: follows the topology and selects on the monitored devices.
+//! `fanpcap node`: follows the topology, and selects packets on the monitored devices.
 
 mod identity;
 mod device;
@@ -54,11 +54,11 @@ pub(crate) struct Arguments {
     /// This machine's node id, instead of the settings' id
     #[arg(long, value_name = "ID")]
     node: Option<String>,
-    /// Also run on the device of the default route, or on a device with an address: the machine may
-    /// be cut off
+    /// Also runs on the device of the default route, or on a device with an address. This may cut
+    /// off the machine
     #[arg(long)]
     force: bool,
-    /// Write counters for Prometheus to a file every second, replacing it at once: for
+    /// Writes counters for Prometheus to a file every second, and replaces the file at once: for
     /// node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let named = arguments.device.name().map(crate::conf::devices);
     let named = named.transpose()?;
     if arguments.detach {
-        // Devices that are named need no settings.
+        // If the devices are named, no settings are needed.
         let names = match named {
             Some(names) => names,
             None => Conf::load(&arguments.config)?.devices,
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Mode::Capture => ReportTransport::Capture(Capture::start(shipper)?),
     };
     let mut reporter = Reporter::new(announcement, to);
-    // Until a topology says where records and counts go.
+    // Until a topology comes, records and counts go to the analyzers of the settings.
     reporter.follow(&conf.analyzers);
     let metrics = arguments.metrics.clone();
     let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster, announcement.node, &names));
@@ -124,11 +124,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an operator can do without a device.
+/// What an operator can do if no device is named.
 const NO_DEVICE: &str =
     "no device: name it, as in 'fanpcap node eth1', or 'device = NAME' in the settings";
 
-/// The devices of these names, each once.
+/// The devices with these names, each device once.
 fn devices(names: &[String]) -> Result<Vec<Device>> {
     ensure!(!names.is_empty(), NO_DEVICE);
     let devices: Result<Vec<Device>> = names.iter().map(|name| Device::find(name)).collect();
@@ -142,7 +142,8 @@ fn devices(names: &[String]) -> Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// Detaches the selection from each of these devices. Fails at the end if one of them failed.
+/// Detaches the selection from each of these devices. If a device fails, the other devices are
+/// detached first, and then the error is returned.
 fn detach_all(names: &[String]) -> Result<ExitCode> {
     ensure!(!names.is_empty(), NO_DEVICE);
     let done = names.iter().map(|name| Device::find(name).and_then(detach));
@@ -188,7 +189,7 @@ fn shipper(
     Shipper::new(settings, keyring)
 }
 
-/// This node's announcement.
+/// The announcement by which this node joins the cluster.
 fn announcement(conf: &Conf, arguments: &Arguments, devices: usize) -> Result<Announcement> {
     let node: NodeId = match (&arguments.node, conf.node) {
         (Some(text), _) => crate::conf::node(text)?,
@@ -205,7 +206,7 @@ fn announcement(conf: &Conf, arguments: &Arguments, devices: usize) -> Result<An
     })
 }
 
-/// This node's version and settings. `None`: the version has greater numbers than are sent.
+/// This node's version and settings. `None`: a number of the version is too large for the message.
 fn setup(conf: &Conf, devices: usize) -> Option<Setup> {
     Some(Setup {
         version: env!("CARGO_PKG_VERSION").parse().ok()?,
@@ -215,12 +216,12 @@ fn setup(conf: &Conf, devices: usize) -> Option<Setup> {
     })
 }
 
-/// No address: the machine's routes choose.
+/// The unspecified address: the machine's routes choose the local address.
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// This machine's address on the way to etcd, for operators: the address of a socket that is
-/// connected to the first endpoint, to which nothing is sent. With coordinators of our own, these
-/// see the address.
+/// This machine's address on the way to etcd, for operators. It is the local address of a socket
+/// that is connected to the first endpoint; nothing is sent. With the embedded engine, the
+/// coordinators see the node's address themselves.
 fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
     let Engine::Etcd(etcd) = &conf.engine else {
         return None;
@@ -236,7 +237,7 @@ fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Warns of unsuitable settings without refusing them.
+/// Warns of unsuitable settings, but does not refuse them.
 fn warn() {
     let [own, first] = ["self", "1"].map(|it| std::fs::read_link(format!("/proc/{it}/ns/mnt")));
     if let (Ok(own), Ok(first)) = (own, first) {
@@ -254,7 +255,7 @@ fn say(line: &str) {
 /// Link type of Ethernet (`LINKTYPE_ETHERNET`).
 const ETHERNET: u16 = 1;
 
-/// Bytes before a network header: Ethernet's, and two tags.
+/// Maximum number of bytes before the network header: an Ethernet header and two tags.
 const LINK: u16 = 22;
 
 fn action(conf: &Conf) -> Action {

@@ -1,9 +1,10 @@
 //! The objects that a node keeps in the kernel, so that they outlive the agent: the link of its BPF
-//! program, the BPF program and the maps, pinned in a BPF file system of the agent's own.
+//! program, the BPF program and the maps. They are pinned in a BPF file system that only agents
+//! use.
 //!
-//! All paths are below `/run/fanpcap-state/cluster`, which only root can enter, and which
-//! containers do not get. Files are opened below descriptors of their directories, and no link is
-//! followed. A BPF file system has no dots in names.
+//! All paths are below `/run/fanpcap-state/cluster`. Only root can enter this directory, and
+//! containers do not get it. Files are opened relative to descriptors of their directories, and
+//! symbolic links are not followed. Names in a BPF file system can't contain dots.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -15,8 +16,8 @@
 //! | `NETNS/IFINDEX.state` | the agent's state: see [`AgentState`] |
 //! | `mount/lock` | locked while an agent makes or removes its directories here |
 //!
-//! A set of maps is pinned before the link runs its BPF program, and is found by the number of the
-//! BPF program that the link runs. So an agent that dies at any step leaves a set that is whole.
+//! A set of maps is pinned before the link runs its BPF program. A set is found by the number of
+//! the BPF program that the link runs. So if an agent dies at any step, the link's set is complete.
 
 mod earlier_build;
 mod state;
@@ -44,7 +45,7 @@ pub(crate) use state::{AgentState, ProgramSet};
 /// The directory with the lock for mounting.
 const MOUNT: &str = "mount";
 
-/// A device's pinned objects, and the lock that permits to change them.
+/// A device's pinned objects, and the lock that a process must hold to change them.
 #[derive(Debug)]
 pub(crate) struct DevicePins {
     ifindex: u32,
@@ -53,7 +54,8 @@ pub(crate) struct DevicePins {
     path: PathBuf,
     pins: Directory,
     is_over: bool,
-    /// The process holds its lock, which ends with the process.
+    /// The lock file of the device, which this process has locked. The kernel unlocks it when the
+    /// process ends.
     lock: File,
 }
 
@@ -67,7 +69,7 @@ pub(crate) struct EarlierAgent {
 }
 
 impl EarlierAgent {
-    /// Opens the map or BPF program of this name.
+    /// Opens the map or BPF program that is pinned by this name.
     pub(crate) fn open(&self, name: &str) -> io::Result<OwnedFd> {
         open(self.set.as_ref().ok_or(io::ErrorKind::NotFound)?, name)
     }
@@ -78,10 +80,11 @@ impl DevicePins {
     ///
     /// # Errors
     ///
-    /// Another agent has it, or the directories can't be made.
+    /// Another agent has the lock, or the directories can't be made.
     pub(crate) fn take(ifindex: u32) -> Result<Self> {
         let netns = netns::inode().context("the network namespace")?.to_string();
-        // Without it another agent could remove the directories again, or unmount.
+        // Without this lock, another agent could remove the directories again, or unmount the file
+        // system.
         let _turn = turn()?;
         if let Some((path, file)) = earlier_build::lock_of_agent(&netns, ifindex) {
             bail!(
@@ -97,7 +100,7 @@ impl DevicePins {
         let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
             let _ = directory.remove_file(OsStr::new(&name));
         })?;
-        // These only need memory, until the next boot.
+        // If this fails, the remains only use memory until the next boot.
         let _ = remove_gone(&netns);
         Ok(Self {
             ifindex,
@@ -110,7 +113,8 @@ impl DevicePins {
         })
     }
 
-    /// The objects of an earlier agent on the device. Removes objects of a device that is gone.
+    /// Opens the objects of an earlier agent on the device. Removes objects of a device that is
+    /// gone.
     pub(crate) fn earlier_agent(&self) -> Result<Option<EarlierAgent>> {
         let fd = match open(&self.pins, LINK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -129,7 +133,8 @@ impl DevicePins {
         Ok(Some(EarlierAgent { link, set }))
     }
 
-    /// Takes over the link that an agent of an earlier build has left where containers may write.
+    /// Takes over the link of an agent of an earlier build, from the directory where containers may
+    /// write.
     fn take_over(&self) -> Result<Option<EarlierAgent>> {
         let Some(earlier_build) = EarlierBuild::find(&self.netns, self.ifindex) else {
             return Ok(None);
@@ -151,7 +156,7 @@ impl DevicePins {
     }
 
     /// The array with the BPF program that gets the node's packets. All BPF programs of the device
-    /// share it, so the XDP engine's entry stays when they change.
+    /// share this array, so the XDP engine's entry stays when they are replaced.
     pub(crate) fn next(&self) -> Result<ObjectArray> {
         let next = match open(&self.pins, NEXT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -169,11 +174,11 @@ impl DevicePins {
         lock::is_byte_taken(&self.lock, TURN).context("asking for the engine's lock")
     }
 
-    /// Pins the BPF program of this number and its maps, before a link runs it.
+    /// Pins the BPF program with this number and its maps, before a link runs this BPF program.
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
         let set = make(&self.pins, &program.to_string())?;
         for (name, object) in objects {
-            // The number of a BPF program may come again, once the program is gone.
+            // A pin may exist: the kernel gives the number of a removed BPF program again.
             let _ = set.remove_file(OsStr::new(name));
             pin(&set, name, *object)?;
         }
@@ -185,8 +190,8 @@ impl DevicePins {
         pin(&self.pins, LINK, link)
     }
 
-    /// Removes the sets of all BPF programs but this one, which the link runs. Without one, the
-    /// array of the next BPF program as well.
+    /// Removes the sets of all BPF programs except `program`, which the link runs. If `program` is
+    /// `None`, also removes the array of the next BPF program.
     pub(crate) fn forget_all_but(&self, program: Option<u32>) -> Result<()> {
         forget_sets(&self.pins, program)?;
         match program {
@@ -195,7 +200,7 @@ impl DevicePins {
         }
     }
 
-    /// Removes everything, the link first: then packets of other nodes pass again.
+    /// Removes all pins, the link first: then packets of other nodes pass again.
     pub(crate) fn remove(&self) -> Result<()> {
         self.remove_pins()?;
         let name = selection::pins(&self.netns, self.ifindex);
@@ -214,7 +219,7 @@ impl DevicePins {
         remove_if_there(&self.directory, &self.state_name())
     }
 
-    /// The agent's state; `None` if there is none, or none that this version reads.
+    /// The agent's state; `None` if no state is stored, or if this version can't read it.
     pub(crate) fn state(&self) -> Result<Option<AgentState>> {
         let name = self.state_name();
         read_state(&self.directory, &name).with_context(|| self.blame("reading", &name))
@@ -223,7 +228,7 @@ impl DevicePins {
     /// Stores `state`. After a crash, the file has the earlier state or this one.
     pub(crate) fn set_state(&self, state: &AgentState) -> Result<()> {
         let (name, new) = (self.state_name(), format!("{}.new", self.ifindex));
-        // A crash may have left this file.
+        // An agent that crashed may have left this file.
         remove_if_there(&self.directory, &new)?;
         let file = self.directory.create(OsStr::new(&new), 0o600);
         let written = file.and_then(|mut file| file.write_all(state.text().as_bytes()));
@@ -240,15 +245,15 @@ impl DevicePins {
         state_name(self.ifindex)
     }
 
-    /// Removes the lock, after [`DevicePins::remove`], and with the last device the BPF file
-    /// system.
+    /// Removes the lock, and for the last device also the BPF file system. Call
+    /// [`DevicePins::remove`] first.
     pub(crate) fn end(mut self) -> Result<()> {
         self.is_over = true;
         let turn = turn()?;
         self.clear(&turn)
     }
 
-    /// Removes the lock, and the BPF file system with the last device.
+    /// Removes the lock, and for the last device also the BPF file system.
     fn clear(&self, _turn: &File) -> Result<()> {
         let lock = selection::lock(self.ifindex);
         let _ = self.directory.remove_file(OsStr::new(&lock));
@@ -257,7 +262,7 @@ impl DevicePins {
         unmount_if_empty(&cluster)
     }
 
-    /// Removes the device's directories if nothing is pinned there, and the lock with them.
+    /// If nothing is pinned in the device's directory, removes this directory and the lock.
     fn clear_if_empty(&self) -> Result<()> {
         let turn = turn()?;
         let name = selection::pins(&self.netns, self.ifindex);
@@ -271,7 +276,7 @@ impl DevicePins {
 impl Drop for DevicePins {
     fn drop(&mut self) {
         if !self.is_over {
-            // An agent that never selected leaves nothing. One that did leaves its pins.
+            // If this agent never selected, it leaves no files. If it did, its pins stay.
             let _ = self.clear_if_empty();
         }
     }
@@ -290,7 +295,7 @@ pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     Ok(is_taken || earlier_build::lock_of_agent(&netns, ifindex).is_some())
 }
 
-/// The lock file of a device, in the agents' directory, if a process has its lock.
+/// The lock file of a device, in the agents' directory; `None` if no process has the lock.
 fn find_locked(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
     let name = selection::lock(ifindex);
     let file = root::enter(cluster, netns)?.file(OsStr::new(&name), Access::Read)?;
@@ -298,7 +303,7 @@ fn find_locked(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Opt
     Ok(file.filter(|_| is_taken))
 }
 
-/// Text on which process has the lock of a device, as far as /proc shows it.
+/// Text that names the process with the lock of a device, if /proc shows that process.
 fn in_use(directory: &Path, ifindex: u32, file: &File) -> String {
     let path = directory.join(selection::lock(ifindex));
     let process = lock::holder(file, 0).map(|it| format!("process {} ", it.pid));
@@ -309,25 +314,25 @@ fn in_use(directory: &Path, ifindex: u32, file: &File) -> String {
     )
 }
 
-/// A directory below the agents' own.
+/// A directory below the directory of the agents.
 fn private(part: &str) -> Result<(Directory, PathBuf)> {
     root::state_directory(CLUSTER, part).context("the directory of the cluster's agents")
 }
 
-/// The file of this name; makes it if there is none.
+/// The file with this name. Makes the file if it does not exist.
 fn lock_file(directory: &Directory, name: &str) -> Result<File> {
     let file = directory.file(OsStr::new(name), Access::Make);
     let file = file.with_context(|| format!("opening {name}"))?;
     file.with_context(|| format!("{name} is no regular file"))
 }
 
-/// The file of this name with its lock; `None` if another process has the lock.
+/// Locks the file with this name; `None` if another process has the lock.
 fn try_lock(directory: &Directory, name: &str) -> Result<Option<File>> {
     let file = lock_file(directory, name)?;
     Ok(lock::try_take(&file)?.then_some(file))
 }
 
-/// The lock for making and removing devices' directories. Dropping the file unlocks it.
+/// Takes the lock for making and removing devices' directories. Dropping the file unlocks it.
 fn turn() -> Result<File> {
     let (directory, path) = private(MOUNT)?;
     for _ in 0..TURNS {
@@ -340,15 +345,15 @@ fn turn() -> Result<File> {
     bail!("another agent has held {path}/lock for too long")
 }
 
-/// Removes what agents have left of devices of this network namespace that are gone, such as those
-/// that came back with another index. The caller has the turn.
+/// Removes what agents have left for devices that are gone from this network namespace, or that now
+/// have another index. The caller must hold the lock of [`turn`].
 fn remove_gone(netns: &str) -> Result<()> {
     let (mount, (files, _)) = (private(BPF)?.0, private(netns)?);
     for name in mount.names() {
         let ifindex = name.to_str().and_then(|it| it.strip_prefix(netns));
         let ifindex = ifindex.and_then(|it| it.strip_prefix('-')?.parse().ok());
         if let Some(ifindex) = ifindex {
-            // Best effort for each of them.
+            // Best effort for each device.
             let _ = remove_if_gone(&mount, &files, &name, ifindex);
         }
     }
@@ -364,7 +369,7 @@ fn remove_if_gone(mount: &Directory, files: &Directory, name: &OsStr, ifindex: u
         return Ok(());
     };
     let pins = mount.enter(name)?;
-    // A device that was moved to another namespace still has its selection.
+    // A device that was moved to another namespace still runs its selection.
     let link = open(&pins, LINK).and_then(|fd| Attached::open(fd, Hook::Driver));
     if link.is_ok_and(|link| link.ifindex().unwrap_or(ifindex) != 0) {
         return Ok(());
@@ -377,7 +382,8 @@ fn remove_if_gone(mount: &Directory, files: &Directory, name: &OsStr, ifindex: u
     remove_if_there(files, &lock)
 }
 
-/// Makes a device's directory in the BPF file system, and mounts that file system if necessary.
+/// Makes a device's directory in the BPF file system. Mounts that file system first if it is not
+/// mounted.
 fn place(name: &str) -> Result<Directory> {
     let (mount, path) = private(BPF)?;
     let own = mount.path_to(OsStr::new("."))?;
@@ -386,7 +392,8 @@ fn place(name: &str) -> Result<Directory> {
     }
     let done = bpf_fs::mount(&own);
     done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
-    // The descriptor is of the directory below the mount.
+    // `mount` is a descriptor of the directory below the mounted file system, so the directory is
+    // opened again.
     make(&private(BPF)?.0, name)
 }
 
@@ -394,7 +401,7 @@ fn place(name: &str) -> Result<Directory> {
 fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     let mount = root::enter(cluster, BPF)?;
     let is_directory = |name: &OsStr| mount.about(name).is_ok_and(|about| about.is_dir());
-    // The kernel has files of its own there.
+    // The kernel keeps files of its own in the mounted file system; only directories are agents'.
     let is_empty = !mount.names().any(|name| is_directory(&name));
     let is_mounted = bpf_fs::is_bpf(&mount.path_to(OsStr::new("."))?)?;
     drop(mount);
@@ -405,18 +412,18 @@ fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// How often, and how long each time, to wait for another agent to unlock.
+/// How often an agent waits for another agent to unlock, and how long it waits each time.
 const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// The greatest length of a state file.
+/// Maximum length of a state file.
 const STATE_LEN_MAX: u64 = 1 << 16;
 
 fn state_name(ifindex: u32) -> String {
     format!("{ifindex}.state")
 }
 
-/// The state in a file; `None` if there is none, or none that this version reads.
+/// The state in a file; `None` if there is no file, or if this version can't read it.
 fn read_state(directory: &Directory, name: &str) -> io::Result<Option<AgentState>> {
     let file = match directory.file(OsStr::new(name), Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -455,8 +462,9 @@ fn remove_if_there(directory: &Directory, name: &str) -> Result<()> {
     }
 }
 
-/// Removes the sets of all BPF programs but this one. Their names are numbers, and so are the names
-/// in them. Objects with other names are not the agent's, and stay.
+/// Removes the sets of all BPF programs except `kept`. The names of these directories are numbers,
+/// and so are the names of the pins in them. Objects with other names are not the agent's, and
+/// stay.
 fn forget_sets(pins: &Directory, kept: Option<u32>) -> Result<()> {
     let number = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
     for name in pins.names() {

@@ -1,8 +1,8 @@
 //! Ships a node's records and counts to the analyzers.
 //!
-//! Each analyzer has a queue with its own connection and session. Records and counts of bucket `b`
-//! go to the analyzer `b` modulo their number. A queue never makes the capture wait: what does not
-//! fit is lost, and counted.
+//! Each analyzer has a queue with its own connection and session. With n analyzers, records and
+//! counts of bucket `b` go to analyzer `b` modulo n. A queue never makes the capture wait: if a
+//! queue is full, records are lost, and counted as lost.
 
 mod secured;
 mod connection;
@@ -22,16 +22,17 @@ use crate::keyring::Keyring;
 pub use analyzer_queue::Shipped;
 use analyzer_queue::{AnalyzerQueue, RetiredQueue};
 
-/// Most queues that keep records for analyzers of earlier lists, each with 256 MiB at most.
+/// Maximum number of queues for analyzers of earlier lists. Each keeps at most 256 MiB of records.
 const RETIRED: usize = 8;
 
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordTransport {
-    /// The connection to the analyzer. Batches that it does not acknowledge are sent again.
+    /// A TCP connection to the analyzer. Batches that the analyzer does not acknowledge are sent
+    /// again.
     Tcp,
-    /// DiCAP's own datagrams, to this port instead of the analyzers' own: lost ones are not
-    /// noticed.
+    /// DiCAP's own datagrams, sent to this port if one is given, else to the analyzers' ports. Lost
+    /// datagrams are not noticed.
     Dicap(Option<u16>),
 }
 
@@ -42,9 +43,9 @@ pub struct ShipperSettings {
     pub cluster: u64,
     /// This node.
     pub node: NodeId,
-    /// Drawn when the node's machine booted.
+    /// A number drawn at random when the node's machine booted.
     pub boot: u64,
-    /// A random number: two shippers of a node never have the same session.
+    /// A random number: two shippers of a node must not have the same session.
     pub session: u64,
     /// Link type of the packets (`LINKTYPE_`).
     pub link: u16,
@@ -59,17 +60,18 @@ pub struct Shipper {
     keyring: Arc<Keyring>,
     analyzers: Vec<SocketAddr>,
     queues: Vec<AnalyzerQueue>,
-    /// Sessions that were begun.
+    /// How many sessions were begun.
     sessions: u64,
-    /// Queues for analyzers that are not used any more, until all is acknowledged.
+    /// Queues for analyzers that are no longer used. A queue stays until all its batches are
+    /// acknowledged or given up.
     retired: Vec<RetiredQueue>,
-    /// The counts of queues that are closed.
+    /// The counts of queues that were closed.
     past: Shipped,
 }
 
 impl Shipper {
-    /// A shipper without analyzers: its records are lost, and counted. It connects with the
-    /// credentials in `keyring`.
+    /// A shipper without analyzers: its records are lost, and counted as lost. Later connections
+    /// use the credentials in `keyring`.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
@@ -82,11 +84,11 @@ impl Shipper {
         }
     }
 
-    /// Ships to these analyzers from now on. The same list again changes nothing.
+    /// From now on, ships to these analyzers. The same list again changes nothing.
     ///
     /// # Errors
     ///
-    /// A socket or a thread can't be made. The analyzers stay as they were.
+    /// A socket or a thread can't be made. Then the analyzers stay as they were.
     pub fn follow(&mut self, analyzers: &[SocketAddr]) -> io::Result<()> {
         if self.analyzers == analyzers {
             return Ok(());
@@ -135,9 +137,9 @@ impl Shipper {
         }
     }
 
-    /// Ships what waits for its batch to be full. Call it ten times a second: an analyzer can
-    /// deliver records only up to the time that all nodes have reached. `now` is in nanoseconds
-    /// since 1970.
+    /// Ships records that wait for their batch to become full. Call it ten times a second: an
+    /// analyzer can deliver records only up to the time that all nodes have reached. `now` is in
+    /// nanoseconds since 1970.
     pub fn flush(&mut self, revision: Revision, now: u64) {
         for queue in &mut self.queues {
             queue.flush(revision, now);
@@ -145,15 +147,15 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends a report to all analyzers, each its buckets, in place of an earlier report that waits
-    /// for a connection.
+    /// Sends each analyzer the part of a report for its buckets. If an earlier report still waits
+    /// for a connection, it is replaced.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));
         self.close_retired();
     }
 
-    /// Closes retired queues that are done.
+    /// Closes retired queues whose threads have ended.
     fn close_retired(&mut self) {
         let (done, left) = self.retired.drain(..).partition(RetiredQueue::is_done);
         self.retired = left;
@@ -170,13 +172,13 @@ impl Shipper {
         all
     }
 
-    /// What is wrong with the connections to analyzers, in words; empty if nothing is.
+    /// The problems of the connections to analyzers; empty if there are none.
     pub fn trouble(&self) -> String {
         let troubles = self.queues.iter().filter_map(AnalyzerQueue::trouble);
         troubles.collect::<Vec<String>>().join("; ")
     }
 
-    /// Ships what is left, and waits some seconds for what analyzers have not acknowledged.
+    /// Ships the records that are left, and waits some seconds for the missing acknowledgements.
     pub fn close(mut self) -> Shipped {
         for mut queue in self.queues.drain(..) {
             queue.flush(Revision::default(), 0);

@@ -1,4 +1,4 @@
-//! The agent's loop: turns the engine's messages into changes in the kernel.
+//! The agent's loop: turns messages of the coordination engine into changes in the kernel.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::frames;
 use crate::notify::Notify;
 use crate::vlan_tags::TagWarnings;
 
-/// How long the engine may wait for events.
+/// How long the engine may wait for events in each step of the loop.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// A node's agent.
@@ -35,9 +35,9 @@ pub(super) struct Agent {
     notify: Notify,
     begun: Instant,
     tags: TagWarnings,
-    /// Why the table of a topology could not be loaded, as it was reported last.
+    /// The last report that a topology's table could not be loaded, and why.
     failure: Option<(Revision, String)>,
-    /// The devices that were reported to get no packets, and why.
+    /// The devices that were reported to get no packets, each with the reason.
     silent: Vec<(String, &'static str)>,
 }
 
@@ -107,11 +107,11 @@ impl Agent {
             self.notify.alive();
         }
         self.notify.stopping();
-        say("the agent ends; the selection goes on without it ('--detach' takes it off)");
+        say("the agent ends; the selection stays on the devices ('--detach' removes it)");
         Ok(())
     }
 
-    /// Says which devices get no packets, and which do again.
+    /// Reports devices that get no packets, and devices that get packets again.
     fn report_silence(&mut self) {
         let silent = self.kernel.silent();
         let silent: Vec<_> = silent.map(|(name, why)| (name.to_owned(), why)).collect();
@@ -234,8 +234,8 @@ impl Agent {
         }
     }
 
-    /// Prepares an assignment that is used from the update in the stream on. Returns whether it
-    /// does.
+    /// Prepares an assignment that begins with the update in the stream. Returns `false` if the
+    /// assignment must be loaded at once.
     fn prepare(&mut self, assignment: &Assignment) -> Result<bool> {
         let Some(prepared) = self.stream.prepare(&mut self.kernel, assignment)? else {
             return Ok(false);
@@ -263,7 +263,8 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if let Some(capture) = self.reporter.capture().filter(|_| is_new) {
-                // If the driver does not support it, the BPF program was loaded twice.
+                // If the driver can't run BPF programs, another BPF program was loaded, with
+                // another mark.
                 for (mark, revision) in self.kernel.marks() {
                     capture.mark(mark, revision);
                 }
@@ -289,8 +290,8 @@ impl Agent {
         }
     }
 
-    /// Has the table of a topology loaded again later. Says why only if that is news: the next
-    /// tries may fail in the same way for days.
+    /// Has the table of a topology loaded again later. Reports the error only if it is new: the
+    /// next tries may fail in the same way for days.
     fn fail(&mut self, revision: Revision, error: &Error) -> Vec<Command> {
         let notices = self.core.note_load_failure(revision, self.begun.elapsed());
         let failure = Some((revision, streams::words(error)));

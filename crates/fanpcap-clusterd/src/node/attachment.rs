@@ -1,4 +1,5 @@
-//! One of the node's devices: the link that runs the selection there, and its pinned objects.
+//! One of the node's devices: the link that runs the selection on the device, and its pinned
+//! objects.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,21 +21,21 @@ pub(super) struct Attachment {
     pins: DevicePins,
     pub(super) state: AgentState,
     pub(super) link: Option<Attached>,
-    /// Either all devices of the node have one, or none has.
+    /// The selection. Either all devices of the node have one, or no device has one.
     pub(super) selector: Option<Selector>,
-    /// The driver does not run BPF programs, so the kernel does, and several CPUs may serve a
-    /// queue.
+    /// The driver can't run BPF programs, so the kernel runs them behind the driver. Then several
+    /// CPUs may serve one queue.
     is_generic: bool,
     /// The driver or the kernel has refused the last selection.
     pub(super) is_refused: bool,
 }
 
-/// What a device had.
+/// What was on a device before its selection was detached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Detached {
     Nothing,
     Selection,
-    /// Whether applications behind the selection capture with the XDP engine.
+    /// Applications behind the selection captured with the XDP engine.
     SelectionBeforeEngine,
 }
 
@@ -60,7 +61,7 @@ impl Attachment {
         };
         match left {
             Some(left) => attachment.adopt(left),
-            // The device is another one, or its selection was detached.
+            // The index now belongs to another device, or the selection was detached.
             None => {
                 attachment.state.set = None;
                 attachment.state.loaded.clear();
@@ -69,8 +70,9 @@ impl Attachment {
         Ok(attachment)
     }
 
-    /// Uses an earlier agent's link, and its maps if this build knows them. If that agent died
-    /// while it replaced the BPF program, its state names another BPF program than the link runs.
+    /// Uses an earlier agent's link, and its maps if this build can read them. If that agent died
+    /// while it replaced the BPF program, the stored state may name a BPF program that the link
+    /// does not run.
     fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
@@ -79,7 +81,8 @@ impl Attachment {
         self.link = Some(left.link);
     }
 
-    /// The receive queues, each served by one CPU at a time; 0: several CPUs may serve a queue.
+    /// The number of receive queues, each served by one CPU at a time; 0 if several CPUs may serve
+    /// a queue.
     pub(super) fn queues(&self) -> u32 {
         match self.is_generic {
             true => 0,
@@ -87,7 +90,7 @@ impl Attachment {
         }
     }
 
-    /// Whether the device still has the selection that this agent or an earlier one put there.
+    /// Whether the device still has the selection that this agent or an earlier agent attached.
     pub(super) fn is_attached(&self) -> Result<bool> {
         match &self.link {
             Some(link) => Ok(link.ifindex()? == self.device.ifindex),
@@ -95,7 +98,8 @@ impl Attachment {
         }
     }
 
-    /// The array with the XDP engine's BPF program, if packets pass to it.
+    /// The array with the XDP engine's BPF program; `None` if packets are not passed to that
+    /// engine.
     pub(super) fn next(&self, action: Action) -> Result<Option<ObjectArray>> {
         match action {
             Action::PassToNext => self.pins.next().map(Some),
@@ -103,15 +107,16 @@ impl Attachment {
         }
     }
 
-    /// Stores that the table of a topology is about to have this mark, instead of `current`.
+    /// Stores that the table of a topology will have `mark`. `current` is the mark of the table in
+    /// use.
     pub(super) fn begin(&mut self, mark: u32, revision: Revision, current: u32) -> Result<()> {
         self.state.begin(mark, revision, current);
         self.pins.set_state(&self.state)
     }
 
-    /// Pins this selection, stores what it is, and makes the device run it, instead of the present
-    /// one. `false`: the driver can't run it, and another one must be loaded. Then, and on an
-    /// error, what is pinned and stored is as before.
+    /// Pins this selection, stores its parameters, and makes the device run it instead of the
+    /// present selection. Returns `false` if the driver can't run it; then another one must be
+    /// loaded. In that case, and on an error, the pins and the stored state are as before.
     pub(super) fn run(
         &mut self,
         selector: &Selector,
@@ -131,7 +136,7 @@ impl Attachment {
         }
     }
 
-    /// Pins a selection that is about to run, and stores what it is.
+    /// Pins a selection that is about to run, and stores its parameters.
     fn keep(
         &mut self,
         selector: &Selector,
@@ -166,8 +171,8 @@ impl Attachment {
         self.pins.forget_all_but(Some(id)).map(|()| true)
     }
 
-    /// Stores the former state, and removes the pins of what does not run. Does nothing if the link
-    /// runs the newer selection.
+    /// Stores the state `former` again, and removes the pins of BPF programs that do not run. Does
+    /// nothing if the link runs the newer selection.
     fn take_back(&mut self, former: AgentState) -> Result<()> {
         let runs = self.link.as_ref().map(Attached::program_id).transpose()?;
         if runs.is_some() && runs == self.state.set.map(|set| set.program) {
@@ -181,8 +186,8 @@ impl Attachment {
         self.pins.forget_all_but(runs)
     }
 
-    /// Attaches the selection in the driver, or behind it if the driver can't run it. `None`:
-    /// another BPF program must be loaded first.
+    /// Attaches the selection in the driver, or behind the driver if the driver can't run it.
+    /// `None`: the driver can't run it, and another BPF program must be loaded first.
     fn attach(&mut self, selector: &Selector) -> Result<Option<Attached>> {
         let name = &self.device.name;
         let hook = if self.is_generic {
@@ -203,7 +208,7 @@ impl Attachment {
         }
     }
 
-    /// Detaches a selection that has just begun, because another device of the node refuses it.
+    /// Detaches a selection that was just attached, because another device of the node refuses it.
     pub(super) fn withdraw(&mut self) -> Result<()> {
         let Some(link) = &self.link else {
             return Ok(());
@@ -218,7 +223,7 @@ impl Attachment {
         self.pins.set_state(&self.state)
     }
 
-    /// Detaches the selection from the device: packets of other nodes pass again.
+    /// Detaches the selection from the device. Then the packets of other nodes pass again.
     pub(super) fn detach(self) -> Result<Detached> {
         let had = match (&self.link, self.pins.has_engine()?) {
             (None, _) => Detached::Nothing,
@@ -237,14 +242,15 @@ impl Attachment {
     }
 }
 
-/// Opens the maps that an earlier agent has left.
+/// Opens the maps that an earlier agent has pinned.
 fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
     let lanes = Lanes::with_own(set.lanes);
     let (action, ends) = match set.bytes {
         0 => (Action::PassToNext, 1),
         bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
-    // The BPF program, the control map, the counters, and where packets go.
+    // The BPF program, the control map, the counters, and then the ring buffers or the array of the
+    // next BPF program.
     let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)

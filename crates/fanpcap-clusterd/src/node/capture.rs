@@ -1,7 +1,8 @@
-//! Capture mode: a thread takes records out of the ring buffers and ships them, and the counts.
+//! Capture mode: a thread reads records from the ring buffers, and ships the records and the
+//! counts.
 //!
-//! The ring buffers say how far they were read. The next agent after a killed one goes on there,
-//! and only the batches that the killed agent had begun are lost.
+//! Each ring buffer holds the position up to which it was read. After an agent was killed, the next
+//! agent begins at that position. Only the batches that the killed agent had begun are lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,21 +24,21 @@ use fanpcap_select::record::flags_of;
 use super::say;
 use crate::shipping::{Shipped, Shipper};
 
-/// The pause of an idle thread.
+/// The pause of the thread when there is nothing to read.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long a record waits at most for a batch to be full.
+/// The longest time that a record waits for its batch to become full.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// Topologies whose records may still be in the ring buffers.
+/// Maximum number of topologies whose records may still be in the ring buffers.
 const MARKS: usize = 64;
 
 /// A message to the thread.
 #[derive(Debug)]
 enum CaptureMessage {
-    /// Other ring buffers: a new BPF program writes to them.
+    /// A new BPF program writes to these ring buffers.
     Rings(Vec<RingMapping>),
-    /// The topology of the table with this mark.
+    /// This topology belongs to the table with this mark.
     Mark(u32, Revision),
     Analyzers(Vec<SocketAddr>),
     Report(Box<Report>),
@@ -66,17 +67,17 @@ impl Capture {
         })
     }
 
-    /// Reads these ring buffers, after the rest of the previous ones.
+    /// Reads these ring buffers, after the records that are left in the previous ring buffers.
     pub(super) fn read(&self, rings: Vec<RingMapping>) {
         self.tell(CaptureMessage::Rings(rings));
     }
 
-    /// Sets the topology of records with this mark.
+    /// Sets the topology of the records with this mark.
     pub(super) fn mark(&self, mark: u32, revision: Revision) {
         self.tell(CaptureMessage::Mark(mark, revision));
     }
 
-    /// Ships to these analyzers.
+    /// From now on, ships to these analyzers.
     pub(super) fn follow(&self, analyzers: &[SocketAddr]) {
         self.tell(CaptureMessage::Analyzers(analyzers.to_vec()));
     }
@@ -93,7 +94,7 @@ impl Capture {
 
     fn tell(&self, news: CaptureMessage) {
         if let Some(sender) = &self.news {
-            // The thread ends only with this value.
+            // The thread ends only when this value is dropped.
             let _ = sender.send(news);
         }
     }
@@ -112,7 +113,7 @@ struct Worker {
     shipper: Shipper,
     shipped: Arc<Mutex<Shipped>>,
     records: Option<Records>,
-    /// Parts of the ring buffers that were no records.
+    /// How many times a ring buffer had bytes that are not a record.
     corrupt: u64,
     marks: VecDeque<(u32, Revision)>,
     flushed: Instant,
@@ -148,7 +149,8 @@ impl Worker {
         self.shipper.close();
     }
 
-    /// Ships batches that are not full. The newest topology is the one by which the node captures.
+    /// Ships batches that are not full. The newest topology is the topology by which the node
+    /// captures.
     fn flush(&mut self) {
         let newest = self
             .marks
@@ -180,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// Ships what is in the ring buffers now. Returns whether there was anything.
+    /// Ships the records that are in the ring buffers now. Returns whether there were any.
     fn drain(&mut self) -> bool {
         let Some(records) = self.records.as_mut().filter(|records| records.is_ready()) else {
             return false;
@@ -192,7 +194,7 @@ impl Worker {
             match records.next_labelled() {
                 Ok(Some(record)) => ship(&mut self.shipper, &self.marks, &record),
                 Ok(None) => break,
-                // The rest of this part of the ring buffer counts as read.
+                // The rest of this part of the ring buffer is skipped.
                 Err(corrupt) => {
                     self.corrupt += 1;
                     if self.corrupt.is_power_of_two() {
@@ -211,7 +213,7 @@ fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'
         return;
     };
     let found = marks.iter().find(|(mark, _)| *mark == record.last);
-    // An analyzer drops records of unknown topologies.
+    // An analyzer refuses records of unknown topologies.
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
     let stamp = record.frame.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
@@ -227,7 +229,7 @@ fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'
     );
 }
 
-/// The link of records whose device does not matter.
+/// The link layer of records whose device does not matter.
 const ETHERNET: LinkInfo = LinkInfo {
     protocol: 0,
     ifindex: 0,

@@ -1,4 +1,4 @@
-//! A monitored device: whether a selection may go there, and its promiscuous mode.
+//! A monitored device: whether a selection may be attached to it, and its promiscuous mode.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -10,14 +10,12 @@ use fanpcap_linux::{bpf, ethtool, interface};
 /// A device that receives mirrored packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Device {
-    /// Its index.
     pub(crate) ifindex: u32,
-    /// Its name.
     pub(crate) name: String,
 }
 
 impl Device {
-    /// The device of this name, in the calling thread's network namespace.
+    /// Finds the device with this name in the calling thread's network namespace.
     pub(crate) fn find(name: &str) -> Result<Self> {
         let found = interface::find(name).context("looking for the device")?;
         let ifindex = found.with_context(|| interface::missing(name))?;
@@ -36,8 +34,8 @@ impl Device {
         Ok(())
     }
 
-    /// Refuses a device that the machine itself needs: packets of other nodes are dropped there,
-    /// and so would be the machine's own.
+    /// Refuses a device that the machine itself needs: the selection drops packets of other nodes,
+    /// and would also drop the machine's own packets.
     pub(crate) fn check(&self) -> Result<()> {
         let Self { ifindex, name } = self;
         let force = "--force takes it all the same, and may cut this machine off";
@@ -51,7 +49,8 @@ impl Device {
         Ok(())
     }
 
-    /// Refuses a device on which another's XDP program runs. `own` is the number of this node's.
+    /// Refuses a device that runs an XDP program of somebody else. `own` is the number of this
+    /// node's BPF program.
     pub(crate) fn check_xdp(&self, own: Option<u32>) -> Result<()> {
         let found = link::get(self.ifindex).context("reading the device")?;
         match found.xdp {
@@ -73,8 +72,8 @@ impl Device {
         }
     }
 
-    /// The receive queues that the device has now, each served by one CPU at a time; 0: several
-    /// CPUs may serve a queue.
+    /// The number of receive queues that the device has now, each served by one CPU at a time; 0 if
+    /// several CPUs may serve a queue.
     pub(crate) fn queues(&self) -> u32 {
         let device = ethtool::Device::find(self.ifindex).ok();
         let queues = device.and_then(|device| device.receive_queues());
@@ -90,15 +89,15 @@ impl Device {
         set.with_context(|| format!("setting the promiscuous mode of {}", self.name))
     }
 
-    /// Why no packet can come, if none can: in words that follow the device's name.
+    /// Why the device can't get packets; `None` if it can. The text follows the device's name.
     pub(crate) fn silence(&self) -> Option<&'static str> {
         link::get(self.ifindex).map_or(Some("is down"), |found| found.silence())
     }
 }
 
-/// The queues of a device of this kind with so many receive queues. The kernel runs a bond's BPF
-/// program at its ports. Each port numbers its queues from 0, so several CPUs may serve queues with
-/// the same number.
+/// The number of receive queues with one CPU at a time, for a device of this kind with `queues`
+/// queues. The kernel runs a bond's BPF program at the bond's ports. Each port numbers its queues
+/// from 0, so several CPUs may serve queues with the same number.
 fn queues_of(kind: &str, queues: u32) -> u32 {
     match kind {
         "bond" => 0,
@@ -106,7 +105,7 @@ fn queues_of(kind: &str, queues: u32) -> u32 {
     }
 }
 
-/// Whether a BPF program has one of the names of the XDP engine's (fanpcap-xdp).
+/// Whether a BPF program has a name that the XDP engine (fanpcap-xdp) uses.
 fn is_engine(name: &str) -> bool {
     ["fanpcap_xdp", "fanpcap_root"].contains(&name)
 }

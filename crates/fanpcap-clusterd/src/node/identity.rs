@@ -1,4 +1,5 @@
-//! Who this node is: its id, which lasts as long as the machine, and the number of its boot.
+//! The identity of this node: its id, which stays the same as long as the machine exists, and the
+//! number of its boot.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,13 +13,13 @@ use fanpcap_linux::file::directory::open_regular;
 use crate::conf;
 use crate::keyring::random;
 
-/// Where the id is kept.
+/// The file with the id.
 pub(crate) const PATH: &str = "/var/lib/fanpcap/node-id";
 
-/// No id has more bytes.
+/// Maximum number of bytes that are read from the file with the id.
 const LONGEST: u64 = 64;
 
-/// The id in the file, which is drawn at random and written if there is none.
+/// Reads the id from the file. If there is no file, draws a random id and writes it.
 pub(crate) fn node_id(path: &Path) -> Result<NodeId> {
     let shown = path.display();
     if let Some(id) = read(path)? {
@@ -30,14 +31,14 @@ pub(crate) fn node_id(path: &Path) -> Result<NodeId> {
     let written = write(&new, draw()?).and_then(|()| fs::hard_link(&new, path));
     let _ = fs::remove_file(&new);
     match written {
-        // Another process was first.
+        // Another process has written the file in the meantime.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         written => written.with_context(|| format!("writing {shown}"))?,
     }
     read(path)?.with_context(|| format!("{shown} is gone"))
 }
 
-/// The number of this boot: cloned images have one id, but not one boot.
+/// The number of this boot. Cloned images have the same id, but different boots.
 pub(crate) fn boot() -> Result<u64> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;

@@ -1,4 +1,5 @@
-//! The node's selection in the kernel, on all of its devices: taken over, switched, replaced.
+//! The node's selection in the kernel, on all of its devices. An agent takes it over, switches its
+//! table or replaces it.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -26,30 +27,31 @@ use crate::vlan_tags;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
-    /// Selections that an earlier agent has left, one for each set of maps, if the devices have
-    /// different ones: what they capture is read until they are replaced.
+    /// Selections of an earlier agent, one for each set of maps, if the devices have different
+    /// sets. The records that these selections have written are read until the selections are
+    /// replaced.
     left: Vec<Selector>,
-    /// The parameters for loading a BPF program, besides the selection.
+    /// The parameters, besides the selection, with which BPF programs are loaded.
     cluster: u32,
     action: Action,
     switched: Option<Instant>,
-    /// A table may wait for the update in the stream.
+    /// Whether a table may be waiting for the update in the stream.
     is_prepared: bool,
 }
 
 /// A table that waits for the update in the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
-    /// Its mark.
+    /// The mark of the table.
     pub(crate) mark: u32,
     /// Whether a BPF program was loaded.
     pub(crate) is_new: bool,
 }
 
-/// Bytes of all ring buffers of a node together.
+/// Total size of all ring buffers of a node, in bytes.
 const RINGS_LEN: usize = 64 << 20;
 
-/// Least time between two switches of a table.
+/// Minimum time between two switches of the table.
 const APART: Duration = Duration::from_millis(2);
 
 impl Kernel {
@@ -73,7 +75,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Forgets the maps but for the ring buffers. The devices keep running their selections until
+    /// Gives up all maps except the ring buffers. The devices keep running their selections until
     /// these are replaced.
     fn forget(&mut self) {
         for selector in self.devices.iter_mut().filter_map(|it| it.selector.take()) {
@@ -88,27 +90,27 @@ impl Kernel {
         self.selector().is_none() && self.devices.iter().any(|it| it.link.is_some())
     }
 
-    /// The topology by which the kernel selects, if that is known.
+    /// The topology by which the kernel selects; `None` if it is unknown.
     pub(crate) fn revision(&self) -> Option<Revision> {
         let control = self.selector()?.control();
         control.generation()?;
         self.devices.first()?.state.revision(control.mark())
     }
 
-    /// The selection, once there is one: that of the first device, whose table and counters are
-    /// those of all.
+    /// The selection of the first device; `None` before the first selection. All devices share its
+    /// table and its counters.
     pub(crate) fn selector(&self) -> Option<&Selector> {
         self.devices.first()?.selector.as_ref()
     }
 
-    /// The topologies of the tables' marks, as far as they are known, by the marks.
+    /// The known topologies of the tables, with the tables' marks, in the order of the marks.
     pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + use<> {
         let loaded = self.devices.iter().flat_map(|it| it.state.loaded.iter());
         loaded.copied().collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// The mark of the next table. Cancels a prepared table: otherwise the update in the stream
-    /// could begin that table, with the same mark.
+    /// Returns the mark for the next table. Cancels a prepared table: otherwise the update in the
+    /// stream could put the prepared table into use, and both tables would have this mark.
     pub(crate) fn next_mark(&mut self) -> u32 {
         if let Some(selector) = self.selector().filter(|_| self.is_prepared) {
             selector.take_back();
@@ -125,8 +127,8 @@ impl Kernel {
         }
     }
 
-    /// Maps the ring buffers, for one reader; there are none in distribution mode. Before the first
-    /// selection, those that an earlier agent has left.
+    /// Maps the ring buffers, for one reader. In distribution mode there are no ring buffers. Also
+    /// maps the ring buffers of an earlier agent until its selections are replaced.
     pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
         let all = self.selector().into_iter().chain(&self.left);
         let rings = all.flat_map(Selector::rings);
@@ -140,7 +142,8 @@ impl Kernel {
         set.map_or(0, |set| set.since)
     }
 
-    /// The device that no longer has the selection that this agent or an earlier one put there.
+    /// Returns the device that no longer has the selection that this agent or an earlier agent
+    /// attached.
     pub(crate) fn lost(&self) -> Result<Option<&str>> {
         for it in &self.devices {
             if !it.is_attached()? {
@@ -150,19 +153,19 @@ impl Kernel {
         Ok(None)
     }
 
-    /// The devices that get no packets, and why: in words that follow the name.
+    /// The devices that get no packets, each with the reason. The reason's text follows the name.
     pub(crate) fn silent(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let devices = self.devices.iter().map(|it| &it.device);
         devices.filter_map(|device| Some((device.name.as_str(), device.silence()?)))
     }
 
-    /// The devices that take VLAN tags out of frames.
+    /// The devices that remove VLAN tags from frames.
     pub(crate) fn tag_takers(&self) -> Vec<String> {
         let devices = self.devices.iter().map(|it| it.device.ifindex);
         devices.flat_map(vlan_tags::takers).collect()
     }
 
-    /// What an operator should know of devices with more queues than lanes.
+    /// Messages to the operator about devices with more queues than lanes.
     pub(crate) fn crowded(&self) -> Vec<String> {
         let queues = self.queues();
         let lanes = Lanes::of_devices(&queues);
@@ -178,7 +181,7 @@ impl Kernel {
     }
 
     /// Makes the kernel select by this assignment from now on. Returns whether BPF programs were
-    /// loaded for it.
+    /// loaded.
     pub(crate) fn load(&mut self, assignment: &Assignment) -> Result<bool> {
         let programs = self.programs(assignment)?;
         if self.selector().is_none() || !self.has(&programs) {
@@ -192,9 +195,9 @@ impl Kernel {
         Ok(false)
     }
 
-    /// Makes the kernel select by the target of this assignment from the next update in the stream
-    /// on. Until then it selects as before; without a BPF program, it captures nothing. `None` if
-    /// another BPF program is needed, which must be loaded at once.
+    /// Prepares the kernel for the target of this assignment: the next update in the stream begins
+    /// it. Until then the kernel selects as before; if no BPF program was loaded, it captures
+    /// nothing. Returns `None` if another BPF program is needed, which must be loaded at once.
     pub(crate) fn prepare(
         &mut self,
         assignment: &Assignment,
@@ -247,20 +250,20 @@ impl Kernel {
         lanes.map(program).collect()
     }
 
-    /// Whether the devices run these BPF programs.
+    /// Whether the devices run BPF programs with this code.
     fn has(&self, programs: &[(Program, u64)]) -> bool {
         let mut both = self.devices.iter().zip(programs);
         both.all(|(it, (_, code))| it.state.set.is_some_and(|set| set.code == *code))
     }
 
-    /// Stores that a topology's table is about to be used, and waits until it may be. Returns its
-    /// mark.
+    /// Stores that a topology's table is about to be used, and waits until the table may be
+    /// switched. Returns the table's mark.
     fn begin(&mut self, revision: Revision) -> Result<u32> {
         let (mark, current) = (self.next_mark(), self.mark());
         for device in &mut self.devices {
             device.begin(mark, revision, current)?;
         }
-        // The time between two switches must be longer than a BPF program runs.
+        // The time between two switches must be longer than one run of a BPF program.
         let passed = self.switched.map_or(APART, |switched| switched.elapsed());
         thread::sleep(APART.saturating_sub(passed));
         self.switched = Some(Instant::now());
@@ -268,8 +271,8 @@ impl Kernel {
     }
 
     /// If the filter has changed, makes the devices run the same selection with the new filter. The
-    /// maps stay, so all counts go on, and no packet is missed. All BPF programs are loaded before
-    /// the first one runs.
+    /// maps stay, so all counts continue, and no packet is missed. All BPF programs are loaded
+    /// before the first one runs.
     fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
         let mut others = Vec::new();
         for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
@@ -295,8 +298,9 @@ impl Kernel {
     }
 
     /// Loads BPF programs with their table, and makes the devices run them instead of the present
-    /// ones. On an error, a device that had no selection has none again: otherwise the node would
-    /// capture its share of one direction, and all packets of the other direction.
+    /// BPF programs. If this fails, the selection is detached from devices that had none before.
+    /// Otherwise the node would capture only its share of one direction, but all packets of the
+    /// other direction.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
         let done = self.try_replace(programs, assignment);
@@ -319,8 +323,9 @@ impl Kernel {
         self.forget();
         let all = selectors.iter().zip(programs);
         let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
-        // A device that has refused comes first: otherwise others would be attached and withdrawn
-        // with each try. Links come last, because their former selection does not come back.
+        // Devices that have refused come first. Otherwise each try would attach the selection to
+        // other devices and detach it again. Devices with a link come last, because their former
+        // selection can't be restored.
         all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
         for (device, (selector, (program, code))) in all {
             let id = selector.program().id();
@@ -357,8 +362,9 @@ impl Kernel {
     }
 }
 
-/// A hash of the BPF program's code without the filter, and of the number of devices: maps of two
-/// devices can't be used for one of them, because another agent may have the other device.
+/// A hash of the BPF program's code without the filter, and of the number of devices. The number
+/// counts because one device must not reuse the maps of two devices: another agent may have the
+/// other device.
 fn code(program: &Program, devices: usize) -> Result<u64> {
     let program = Program {
         filter: None,
@@ -371,7 +377,7 @@ fn code(program: &Program, devices: usize) -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// A hash of the filter; 0 without one.
+/// A hash of the filter; 0 if there is no filter.
 fn filter(program: &Program) -> u64 {
     let filter = program.filter.as_ref();
     filter.map_or(0, |it| hash(&it.code).finish())
@@ -390,8 +396,8 @@ fn bytes(action: Action) -> u16 {
     }
 }
 
-/// Says that a device has more queues than so many lanes. Where no queue has a lane, several CPUs
-/// may serve a queue, and fewer queues change nothing.
+/// A message that a device has more queues than lanes. `None` if no queue has a lane of its own:
+/// then several CPUs may serve a queue, and fewer queues would change nothing.
 fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
     let shared = usize::try_from(queues).ok()?.checked_sub(lanes)?;
     (shared > 0 && lanes > 0).then(|| {

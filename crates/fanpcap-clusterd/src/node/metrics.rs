@@ -12,16 +12,16 @@ use crate::textfile::{Metric, Textfile, families};
 /// The agent's own counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgentCounters {
-    /// The topology that the node captures by.
+    /// The topology by which the node captures.
     pub(super) revision: Revision,
     pub(super) sums: Sums,
-    /// What became of its records, in capture mode.
+    /// What became of the node's records; `None` in distribution mode.
     pub(super) shipped: Option<Shipped>,
     /// Control messages that were refused as forged.
     pub(super) forged: u64,
-    /// Whether something keeps this machine's clock in step.
+    /// Whether a time service keeps this machine's clock synchronized.
     pub(super) is_synchronized: bool,
-    /// Devices that get no packets.
+    /// How many devices get no packets.
     pub(super) silent: usize,
 }
 
@@ -44,7 +44,7 @@ impl Metrics {
         Self { file, labels }
     }
 
-    /// Replaces the file.
+    /// Replaces the content of the file.
     pub(super) fn write(&mut self, agent: &AgentCounters) {
         let families = self.families(agent);
         self.file.write(&families);
@@ -79,7 +79,7 @@ fn gauges(agent: &AgentCounters) -> [Metric; 3] {
     ]
 }
 
-/// Values that only grow, until the selection is loaded again.
+/// Values that only grow until the selection is loaded again.
 fn counters(agent: &AgentCounters) -> [Metric; 9] {
     let sums = &agent.sums;
     [

@@ -1,7 +1,7 @@
 //! Reports the node's counts to the analyzers, once a second.
 //!
-//! A lost report only delays the account by a second: counts only grow, and the next report has
-//! them all. Each analyzer gets its buckets.
+//! A lost report only delays the account by a second: counts only grow, and the next report has all
+//! of them. Each analyzer gets the counts of its own buckets.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,11 +21,12 @@ use crate::shipping::Shipper;
 /// The time between reports.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// If reading all counts takes longer, in nanoseconds, the time of the counts is uncertain: the
-/// process was stopped, or had no CPU. Analyzers compare the counts of nodes to within 100 ms.
+/// If reading all counts takes longer than this, in nanoseconds, the time of the counts is
+/// uncertain: the process was stopped, or had no CPU. Analyzers compare the counts of nodes to
+/// within 100 ms.
 const AT_ONCE: u64 = 20_000_000;
 
-/// How often the counts are read for one report.
+/// How often the counts are read at most for one report.
 const READINGS: usize = 5;
 
 /// Reports the node's counts to the analyzers.
@@ -37,12 +38,12 @@ pub(super) struct Reporter {
     floor: Floor,
 }
 
-/// How counts get to the analyzers.
+/// The way by which counts get to the analyzers.
 #[derive(Debug)]
 pub(super) enum ReportTransport {
-    /// Together with the records.
+    /// The thread that ships records also ships the counts.
     Capture(Capture),
-    /// Alone.
+    /// A shipper that ships only counts.
     Counts(Box<Shipper>),
 }
 
@@ -69,7 +70,7 @@ impl Reporter {
         }
     }
 
-    /// Reports to these analyzers from now on; records go there too.
+    /// From now on, reports go to these analyzers, and so do records.
     pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
         match &mut self.to {
             ReportTransport::Capture(capture) => capture.follow(analyzers),
@@ -81,7 +82,7 @@ impl Reporter {
         }
     }
 
-    /// Reports the counts, if that is due. Returns the sums, if they were read.
+    /// Reports the counts if a report is due. Returns the sums if the counts were read.
     pub(super) fn tick(&mut self, kernel: &Kernel, revision: Revision) -> Option<Sums> {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return None;
@@ -127,8 +128,8 @@ impl Reporter {
     }
 }
 
-/// Reads until a reading takes no longer than `AT_ONCE`. Returns it with the time of its end;
-/// `None` if each took longer, or there is nothing to read.
+/// Reads until one reading takes no longer than `AT_ONCE`. Returns this reading and the time of its
+/// end. Returns `None` if each reading took longer, or if there is nothing to read.
 fn at_one_time<T>(
     mut read: impl FnMut() -> Option<T>,
     mut now: impl FnMut() -> u64,
@@ -141,21 +142,22 @@ fn at_one_time<T>(
     })
 }
 
-/// Differences of counters, which are read one after the other. While packets come, each difference
-/// is a lower bound that may be less than the one before; but analyzers and Prometheus take a
-/// number that falls for new counters. So the greatest lower bound counts.
+/// Lower bounds for differences of counters. The counters are read one after the other, so while
+/// packets come, each difference is only a lower bound, and may be less than an earlier one. But
+/// analyzers and Prometheus take a falling number for a restart of the counters. So the greatest
+/// lower bound so far is reported.
 #[derive(Debug, Default)]
 struct Floor {
     /// When the counters were 0.
     since: u64,
-    /// Captured packets of each bucket, filtered ones among them.
+    /// The captured packets of each bucket, including packets that the filter dropped.
     captured: Vec<u64>,
-    /// Packets of all buckets that were captured and passed the filter.
+    /// How many packets of all buckets were captured and passed the filter.
     passed: u64,
 }
 
 impl Floor {
-    /// Replaces what is less than before. Returns the sums over all buckets.
+    /// Replaces counts that are less than earlier ones. Returns the sums over all buckets.
     fn sums(&mut self, since: u64, counts: &mut Counts) -> Sums {
         if self.since != since || self.captured.is_empty() {
             *self = Self {
@@ -192,7 +194,7 @@ impl Floor {
     }
 }
 
-/// Packets of all buckets, since the counters were 0. Each number only grows.
+/// Sums over all buckets since the counters were 0. Each number only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sums {
     pub(super) seen: u64,
@@ -200,7 +202,7 @@ pub(super) struct Sums {
     pub(super) captured: u64,
     /// Packets that other nodes have to capture.
     pub(super) elsewhere: u64,
-    /// Packets that were the node's, and that the cluster's filter dropped.
+    /// Packets of this node that the cluster's filter dropped.
     pub(super) filtered: u64,
     pub(super) ring: u64,
     pub(super) beacons: u64,

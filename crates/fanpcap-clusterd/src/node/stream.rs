@@ -1,5 +1,5 @@
-//! The coordinator's frames in the mirrored stream, as the agent sees them: it gives the kernel
-//! their numbers, and waits for the update with which a change begins.
+//! The agent's part in reading the coordinator's frames in the mirrored stream. The agent gives the
+//! kernel the numbers of these frames, and waits for the update that begins a change.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ use super::say;
 use crate::frames;
 use crate::selector::Selector;
 
-/// Frames in the mirrored stream.
+/// The coordinator's frames in the mirrored stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     listener: FrameListener,
-    /// The assignment that begins with the next update, until it is acknowledged.
+    /// The assignment that begins with the next update; `None` after its acknowledgement.
     pending: Option<Pending>,
-    /// The mark of the prepared table, and its topology, until the update has come.
+    /// The prepared table's mark and topology; `None` when the update has come.
     prepared: Option<(u32, Revision)>,
-    /// Since when the device has this BPF program.
+    /// When the device got its present BPF program.
     since: Instant,
 }
 
@@ -33,17 +33,17 @@ struct Pending {
     since: Instant,
 }
 
-/// What becomes of a pending assignment.
+/// What to do with a pending assignment.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The kernel waits for the update, and the sender is alive.
+    /// The kernel waits for the update, and beacons come: acknowledge this topology.
     Ready(Revision),
-    /// There is no sender: load the assignment at once.
+    /// No beacons come: load this assignment at once.
     Silent(Box<Assignment>),
 }
 
 impl Stream {
-    /// Frames with numbers by the cluster's keys.
+    /// A stream whose frames have these numbers, which depend on the cluster's keys.
     pub(super) fn new(numbers: Vec<FrameNumbers>) -> Self {
         Self {
             listener: FrameListener::new(numbers),
@@ -53,19 +53,20 @@ impl Stream {
         }
     }
 
-    /// Uses numbers by these keys from now on.
+    /// From now on, uses these numbers, because the keys have changed.
     pub(super) fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         self.listener.set_numbers(numbers);
     }
 
-    /// The device has another BPF program.
+    /// Begins anew, because the device has another BPF program.
     pub(super) fn restart(&mut self) {
         self.listener.restart();
         self.since = Instant::now();
     }
 
-    /// Prepares a change that is to begin with the update; `None`: load it at once. If packets are
-    /// captured in turn, the update is needed: a newcomer does not know whose turn it is.
+    /// Prepares a change that begins with the update in the stream. Returns `None` if the change
+    /// must be loaded at once. Only packets that nodes capture in turn need the update: a newcomer
+    /// does not know which node's turn it is.
     pub(super) fn prepare(
         &mut self,
         kernel: &mut Kernel,
@@ -94,8 +95,8 @@ impl Stream {
         Ok(Some(prepared))
     }
 
-    /// Gives the kernel the numbers of the next frames, for a node that captures by the topology
-    /// `current`. Returns what becomes of a pending assignment.
+    /// Gives the kernel the numbers of the next frames. `current` is the topology by which the node
+    /// captures. Returns what to do with the pending assignment, once that is decided.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
         let pending = self
             .pending
@@ -116,7 +117,7 @@ impl Stream {
         None
     }
 
-    /// Gives the kernel the numbers of the next frames, for a topology of this revision.
+    /// Gives the kernel the numbers of the next frames for the topology `revision`.
     pub(super) fn announce(&mut self, kernel: &Kernel, revision: Revision) {
         let Some(selector) = kernel.selector() else {
             return;
@@ -133,14 +134,14 @@ impl Stream {
         };
         if control.is_some_and(|control| control.mark() == mark) {
             say(&format!(
-                "the update in the stream began the goal of topology {revision}"
+                "the update in the stream began the target of topology {revision}"
             ));
             self.prepared = None;
         }
     }
 }
 
-/// A newcomer's first beacon may come a second after it began to listen.
+/// A newcomer's first beacon may come up to a second after the newcomer began to listen.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Kernel {

@@ -1,11 +1,11 @@
 //! Objects that an agent of an earlier build left in `/run/fanpcap/cluster`, which containers may
 //! share.
 //!
-//! Root of such a container may have make, renamed, linked or removed every name there, and written
-//! to every map. So only objects that the kernel confirms are taken over: the link, if it belongs
-//! to this device, and the array of the next BPF program, if the link's BPF program uses it. The
-//! new agent loads a BPF program with new maps, and the link changes from the old program to the
-//! new one between two packets.
+//! Root of such a container may have made, renamed, linked or removed every name there, and may
+//! have written to every map. So only objects that the kernel confirms are taken over: the link, if
+//! it belongs to this device, and the array of the next BPF program, if the link's BPF program uses
+//! it. The new agent loads a BPF program with new maps. The link changes from the old BPF program
+//! to the new one between two packets.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -41,7 +41,7 @@ pub(super) struct EarlierBuild {
 }
 
 impl EarlierBuild {
-    /// Looks for the objects on a device. An object that can't be opened counts as absent.
+    /// Looks for the objects of a device. An object that can't be opened counts as absent.
     pub(super) fn find(netns: &str, ifindex: u32) -> Option<Self> {
         let (cluster, _) = root::find_earlier_state(CLUSTER).ok()?;
         let mount = root::enter(&cluster, BPF).ok()?;
@@ -65,8 +65,8 @@ impl EarlierBuild {
         })
     }
 
-    /// Removes the names that earlier builds gave. Best effort: nothing is read there again once
-    /// the link is pinned elsewhere.
+    /// Removes the files and pins of earlier builds. Best effort: when the link is pinned
+    /// elsewhere, no agent reads them again.
     pub(super) fn remove(&self) {
         let _ = remove_if_there(&self.pins, LINK);
         let _ = forget_sets(&self.pins, None);
@@ -84,7 +84,7 @@ impl EarlierBuild {
         let _ = self.unmount();
     }
 
-    /// Unmounts the BPF file system with the last device, unless an agent of an earlier build is
+    /// Unmounts the BPF file system if no device is left, unless an agent of an earlier build is
     /// about to use it.
     fn unmount(&self) -> Result<()> {
         let mount = root::enter(&self.cluster, MOUNT)?;
@@ -110,10 +110,10 @@ fn next(pins: &Directory, link: &Attached) -> Option<OwnedFd> {
     used.contains(&id).then_some(next)
 }
 
-/// The lock of the agent of an earlier build that runs on a device, and the path of the agents'
-/// directory. A container that has the whole of `/run/fanpcap` can take the lock too: other
-/// processes can't know whether its holder is an agent, and two agents on one device would lose
-/// packets.
+/// If an agent of an earlier build runs on a device: the file of its lock, and the path of the
+/// agents' directory. A container that has the whole of `/run/fanpcap` can take the lock too. Other
+/// processes can't know whether the process with the lock is an agent, and two agents on one device
+/// would lose packets.
 pub(super) fn lock_of_agent(netns: &str, ifindex: u32) -> Option<(PathBuf, File)> {
     let (cluster, path) = root::find_earlier_state(CLUSTER).ok()?;
     Some((path, find_locked(&cluster, netns, ifindex).ok()??))

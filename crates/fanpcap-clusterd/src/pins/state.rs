@@ -1,16 +1,17 @@
-//! An agent's state, besides the kernel's objects.
+//! The agent's state that is stored in a file, in addition to the pinned objects.
 
 use fanpcap_cluster::Revision;
 
 /// What an agent stores for the next agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AgentState {
-    /// The BPF program and its maps; `None` before the first.
+    /// The BPF program and its maps; `None` before the first BPF program.
     pub(crate) set: Option<ProgramSet>,
-    /// Topologies by the marks of their tables: the one that was switched to last, and the one
-    /// before. The agent may have died before it switched.
+    /// Topologies by the marks of their tables: the topology that the agent last prepared to switch
+    /// to, and the topology before it. The agent may have died before it switched.
     pub(crate) loaded: Vec<(u32, Revision)>,
-    /// Whether an agent has made the device promiscuous, which was not so before.
+    /// Whether an agent has made the device promiscuous. `false` also if the device was promiscuous
+    /// before.
     pub(crate) promiscuous: bool,
 }
 
@@ -19,15 +20,17 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code without the filter, to see whether another one is needed.
+    /// A hash of the BPF program's code without the filter. If a new assignment's hash differs,
+    /// another BPF program is needed.
     pub(crate) code: u64,
-    /// Receive queues that it counts apart.
+    /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,
-    /// Bytes of each packet that it ships; 0 where packets pass.
+    /// How many bytes of each packet the node ships; 0 in distribution mode, where it passes
+    /// packets on.
     pub(crate) bytes: u16,
     /// When its counters were 0, in nanoseconds since 1970.
     pub(crate) since: u64,
-    /// A hash of the filter; 0 without one.
+    /// A hash of the filter; 0 if there is no filter.
     pub(crate) filter: u64,
 }
 
@@ -40,7 +43,8 @@ impl AgentState {
         found.map(|(_, revision)| *revision)
     }
 
-    /// Notes that the table of a topology is about to have this mark, instead of `current`.
+    /// Notes that the table of a topology will have `mark`. `current` is the mark of the table in
+    /// use.
     pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
         self.loaded.retain(|(known, _)| *known == current);
         self.loaded.push((mark, revision));
@@ -72,7 +76,7 @@ impl AgentState {
         text
     }
 
-    /// The state in a file; `None` for another text.
+    /// Reads the state from a file's text; `None` if the text has another format.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         lines.next().filter(|line| *line == HEAD)?;
@@ -97,7 +101,7 @@ impl AgentState {
                 }
                 ["promiscuous"] => state.promiscuous = true,
                 ["set" | "filter" | "loaded" | "promiscuous", ..] => return None,
-                // Of a later build, which changes the first line if no build may skip the line.
+                // A line of a later build. A build that must not be misread changes the first line.
                 _ => {}
             }
         }

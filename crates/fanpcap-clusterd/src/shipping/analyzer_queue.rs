@@ -21,19 +21,20 @@ use crate::keyring::Keyring;
 /// Bytes of a batch over TCP.
 const BATCH: usize = 32 << 10;
 
-/// When this many batches wait for an acknowledgement, only full batches are sent. A quiet node
-/// normally has about twenty waiting; otherwise its small batches would fill the window while its
-/// analyzer is gone.
+/// When this many batches wait for an acknowledgement, only full batches are sent. Without this
+/// limit, a quiet node's small batches would fill the window while its analyzer is gone. Normally
+/// about twenty batches of a quiet node wait.
 const BEHIND: usize = 512;
 
 /// What became of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shipped {
-    /// Given to the queues.
+    /// Records that were given to the queues.
     pub taken: u64,
-    /// Sent; over TCP, acknowledged.
+    /// Records that were sent; over TCP, records that were acknowledged.
     pub sent: u64,
-    /// Lost here: an analyzer was slow or out of reach, or there was none.
+    /// Records that were lost at this node: an analyzer was slow or out of reach, or there was
+    /// none.
     pub lost: u64,
     /// Connections that broke.
     pub broken: u64,
@@ -49,7 +50,7 @@ impl AddAssign for Shipped {
 }
 
 impl Shared {
-    /// These counts, with what the connection has counted.
+    /// Adds the counts of the connection to `counts`.
     fn added_to(&self, mut counts: Shipped) -> Shipped {
         counts.sent += self.shipped.load(Ordering::Relaxed);
         counts.broken += self.broken.load(Ordering::Relaxed);
@@ -117,8 +118,8 @@ impl AnalyzerQueue {
         }
     }
 
-    /// Sends what waits; or, `now` not being 0, that there is nothing to send, unless the analyzer
-    /// is far behind.
+    /// Sends the records that wait. If there are none and `now` is not 0, tells the analyzer that
+    /// there is nothing to send. If `now` is not 0 and the analyzer is far behind, sends nothing.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
         if now > 0 && self.shared.held.load(Ordering::Relaxed) >= BEHIND {
             return;
@@ -139,7 +140,7 @@ impl AnalyzerQueue {
         }
     }
 
-    /// Sends a report, in place of one that waits.
+    /// Sends a report. It replaces a report that still waits.
     pub(super) fn report(&self, report: &Arc<Report>) {
         *lock(&self.shared.report) = Some(Arc::clone(report));
     }
@@ -165,7 +166,7 @@ impl AnalyzerQueue {
         self.shared.added_to(self.counted())
     }
 
-    /// The counts of the queue itself.
+    /// The counts without those of the connection.
     fn counted(&self) -> Shipped {
         let mut counts = self.counts;
         if let RecordOutput::Dicap(sender) = &self.output {
@@ -175,13 +176,13 @@ impl AnalyzerQueue {
         counts
     }
 
-    /// What is wrong with the connection, if anything is.
+    /// The problem of the connection, if there is one.
     pub(super) fn trouble(&self) -> Option<String> {
         let trouble = lock(&self.shared.trouble);
         Some(trouble.clone()).filter(|text| !text.is_empty())
     }
 
-    /// Takes no more records. What was sent is acknowledged later.
+    /// Closes the queue for further records. Its thread still waits for acknowledgements.
     pub(super) fn retire(self) -> RetiredQueue {
         RetiredQueue {
             counts: self.counted(),
@@ -204,17 +205,17 @@ impl RetiredQueue {
         self.shared.added_to(self.counts)
     }
 
-    /// Whether all is acknowledged, or given up.
+    /// Whether all batches were acknowledged or given up.
     pub(super) fn is_done(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Gives up what is not acknowledged within some seconds.
+    /// Makes the thread give up batches that are not acknowledged within some seconds.
     pub(super) fn end(&self) {
         self.shared.ends.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all is acknowledged, or given up.
+    /// Waits until all batches are acknowledged or given up.
     pub(super) fn close(self) -> Shipped {
         self.end();
         let lost = self.thread.join().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One TCP connection to an analyzer, with authentication of both sides.
+//! One TCP connection to an analyzer. With TLS, both sides authenticate.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,10 +16,10 @@ use super::secured::Secured;
 use crate::keyring::Keyring;
 use crate::tls;
 
-/// How long connecting may take, and waiting for an answer.
+/// How long connecting may take, and how long the analyzer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the reason of a connection's end may be on its way.
+/// How long the analyzer's reason for ending the connection may take to arrive.
 const REASON: Duration = Duration::from_millis(200);
 
 /// Why there is no connection, for the operator.
@@ -64,18 +64,18 @@ fn has_closed(kind: io::ErrorKind) -> bool {
     closed.contains(&kind)
 }
 
-/// The connection is there, and the analyzer acknowledges nothing.
+/// The connection is open, but the analyzer acknowledges nothing.
 pub(super) const SILENT: &str = "the analyzer acknowledges nothing; it may hang, or its disk be too slow: see \
     its status";
 
-/// The analyzer has closed the connection without a reason.
+/// The analyzer has closed the connection and has not given a reason.
 pub(super) const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
     and 'records_certificate' in cluster.conf, and fanpcap's version, on both sides";
 
-/// A connection, and the first batch that the analyzer lacks.
+/// A connection, and the number of the first batch that the analyzer lacks.
 pub(super) struct Connection {
     stream: TcpStream,
-    /// `None`: this side has neither key nor certificate.
+    /// `None` if this side has neither a key nor a certificate.
     secured: Option<Secured>,
     lacks: Arc<AtomicU64>,
     acks: thread::JoinHandle<Result<(), ConnectionError>>,
@@ -87,7 +87,8 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // Counts are acknowledged by the other machine's kernel only.
+        // The analyzer does not acknowledge counts; only its machine's kernel acknowledges the
+        // bytes.
         unacknowledged::limit(stream.as_fd(), PATIENCE)?;
         let tls = keyring.tls();
         let secured = tls.map(|tls| Secured::open(&stream, analyzer.ip(), Arc::clone(&tls.client)));
@@ -124,13 +125,14 @@ impl Connection {
         }
     }
 
-    /// The first batch that the analyzer lacks.
+    /// The number of the first batch that the analyzer lacks.
     pub(super) fn lacks(&self) -> u64 {
         self.lacks.load(Ordering::Acquire)
     }
 
-    /// Ends it. Returns the first batch that the analyzer lacks, and why it had ended before, if it
-    /// had. If writing has failed, the reason may still be on its way.
+    /// Closes the connection. Returns the number of the first batch that the analyzer lacks. If the
+    /// analyzer had ended the connection, also returns its reason; after a failed write, the reason
+    /// may still have to arrive.
     pub(super) fn close(self) -> (u64, Option<ConnectionError>) {
         let until = Instant::now() + REASON;
         while !self.is_over() && Instant::now() < until {
@@ -151,7 +153,7 @@ impl Connection {
         (lacks.load(Ordering::Acquire), ended.filter(|_| is_over))
     }
 
-    /// Whether the analyzer has ended it.
+    /// Whether the analyzer has ended the connection.
     pub(super) fn is_over(&self) -> bool {
         self.acks.is_finished()
     }

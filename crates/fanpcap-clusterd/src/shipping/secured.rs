@@ -1,4 +1,4 @@
-//! The node's end of a TLS connection: one thread writes, another one reads.
+//! The node's end of a TLS connection: one thread writes, another thread reads.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -10,22 +10,22 @@ use rustls::{ClientConfig, ClientConnection};
 /// Bytes that are read at once.
 const READ: usize = 4096;
 
-/// The writing end.
+/// The end that writes.
 pub(super) struct Secured {
     stream: TcpStream,
     session: Arc<Mutex<ClientConnection>>,
-    /// What is encrypted, and not sent yet.
+    /// Bytes that are encrypted and not sent yet.
     out: Vec<u8>,
 }
 
-/// The reading end.
+/// The end that reads.
 pub(super) struct Reader {
     stream: TcpStream,
     session: Arc<Mutex<ClientConnection>>,
 }
 
 impl Secured {
-    /// Shakes hands with the server at this address. The stream has time limits for that.
+    /// Performs the TLS handshake with the server at this address. The stream's time limits apply.
     ///
     /// # Errors
     ///
@@ -65,14 +65,14 @@ impl Secured {
         self.stream.write_all(&self.out)
     }
 
-    /// Tells the other side that nothing follows.
+    /// Announces to the other side that nothing follows.
     pub(super) fn close(&mut self) {
         lock(&self.session).send_close_notify();
-        // On a broken connection this fails, and need not be reported.
+        // On a broken connection this fails, and the failure need not be reported.
         let _ = self.send(&[]);
     }
 
-    /// The other end.
+    /// The end that reads.
     pub(super) fn reader(&self) -> io::Result<Reader> {
         Ok(Reader {
             stream: self.stream.try_clone()?,

@@ -1,5 +1,5 @@
-//! The thread that ships to an analyzer, and connects again as often as necessary: batches are kept
-//! until acknowledged, the newest report until it is sent.
+//! The thread that ships to an analyzer, and connects again if a connection breaks. It keeps
+//! batches until they are acknowledged, and the newest report until it is sent.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,28 +17,29 @@ use super::connection::{CLOSED, Connection, ConnectionError, SILENT};
 use super::secured::lock;
 use crate::keyring::Keyring;
 
-/// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
-/// has written, after about a second. For twice as many, it knows whether they came.
+/// Maximum number of batches that may wait for an acknowledgement: 256 MiB. An analyzer
+/// acknowledges a batch after about a second, when it has written the records. An analyzer knows of
+/// twice as many batches whether they came.
 pub(super) const WINDOW: usize = 8192;
 
-/// Batches that are sent before others are taken.
+/// Maximum number of batches that are sent before the thread takes new batches.
 const BURST: usize = 64;
 
 /// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Between the first two attempts to connect. The time doubles with each further one: strangers
-/// may take an analyzer's places for moments.
+/// The time between the first two attempts to connect. The time doubles with each further attempt:
+/// strangers may take an analyzer's slots for connections for a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
 /// The longest time between two attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// After this time without an acknowledgement the connection is given up; at the end, the remaining
-/// batches too.
+/// If nothing is acknowledged for this long, the connection is closed. When the thread must end, it
+/// waits this long and then gives up the remaining batches.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A batch on its way: its number, its records, its bytes.
+/// A batch to send: its number, its number of records, and its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct SentBatch {
     pub(super) sequence: u64,
@@ -49,17 +50,17 @@ pub(super) struct SentBatch {
 /// What the thread and its queue share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The newest report, until it is sent.
+    /// The newest report; `None` when it was sent.
     pub(super) report: Mutex<Option<Arc<Report>>>,
     /// Batches that wait for an acknowledgement.
     pub(super) held: AtomicUsize,
-    /// Records that the analyzer has.
+    /// Records that the analyzer has acknowledged.
     pub(super) shipped: AtomicU64,
     /// Connections that were lost.
     pub(super) broken: AtomicU64,
-    /// Why there is no connection; empty: there is one.
+    /// Why there is no connection; empty if there is one.
     pub(super) trouble: Mutex<String>,
-    /// The rest is given up after a while.
+    /// Whether the thread must give up the remaining batches after [`PATIENCE`].
     pub(super) ends: AtomicBool,
 }
 
@@ -69,18 +70,18 @@ pub(super) struct ShippingThread {
     keyring: Arc<Keyring>,
     shared: Arc<Shared>,
     counts: CountsEncoder,
-    /// What is not acknowledged, the oldest first.
+    /// Batches that are not acknowledged, the oldest first.
     waiting: VecDeque<SentBatch>,
-    /// Batches of `waiting` that were sent over the connection.
+    /// How many of `waiting` were sent over the present connection.
     sent: usize,
     connection: Option<Connection>,
     /// The time of the next attempt to connect.
     next_try: Instant,
-    /// How long the next failure defers an attempt.
+    /// How long the next failure delays the following attempt.
     pause: Duration,
-    /// When the connection was made.
+    /// When the present connection was made.
     connected: Instant,
-    /// What the analyzer lacked, and when that changed last.
+    /// The number of the first batch that the analyzer lacked, and when this number last changed.
     heard: (u64, Instant),
 }
 
@@ -106,8 +107,9 @@ impl ShippingThread {
         }
     }
 
-    /// Sends batches until their sender is gone, then what is left. If it must end, this lasts for
-    /// [`PATIENCE`] at most. Returns the records that the analyzer did not acknowledge.
+    /// Sends batches until the queue is gone, and then the remaining batches. If `ends` is set,
+    /// this lasts for at most [`PATIENCE`]. Returns how many records the analyzer did not
+    /// acknowledge.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;
@@ -117,7 +119,7 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // If the queue is gone, nothing can tell this thread to end.
+            // If the queue was dropped without `ends`, the thread must end all the same.
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -135,8 +137,8 @@ impl ShippingThread {
         }
     }
 
-    /// Takes the batches that come. Waits for one if there is nothing to send. An error: the sender
-    /// is gone.
+    /// Takes new batches from the queue. Waits for a batch if there is nothing to send. Returns an
+    /// error if the queue is gone.
     fn take(&mut self, batches: &Receiver<SentBatch>) -> Result<(), RecvTimeoutError> {
         let is_busy = self.connection.is_some() && self.sent < self.waiting.len();
         let wait = if is_busy { Duration::ZERO } else { LOOK };
@@ -149,7 +151,7 @@ impl ShippingThread {
         Ok(())
     }
 
-    /// Sends the report, and some of the batches that were not sent yet.
+    /// Sends the report, and some of the batches that were not sent.
     fn send(&mut self) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -169,10 +171,10 @@ impl ShippingThread {
         }
     }
 
-    /// Drops acknowledged batches; connects if there is no connection.
+    /// Drops acknowledged batches. Connects if there is no connection.
     fn handle_acks(&mut self) {
         let Some(connection) = &mut self.connection else {
-            // An analyzer ends connections without messages.
+            // An analyzer closes connections that send nothing.
             let has_work = !self.waiting.is_empty() || lock(&self.shared.report).is_some();
             if has_work && Instant::now() >= self.next_try {
                 self.connect();
@@ -185,7 +187,8 @@ impl ShippingThread {
             self.hang_up(ConnectionError(CLOSED.to_owned()));
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
-            // A connection without batches is refused at once, or not at all.
+            // An analyzer refuses a connection at once or not at all. So without batches, time must
+            // pass before the connection counts as accepted.
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
                 self.pause = FIRST_RETRY;
@@ -195,7 +198,7 @@ impl ShippingThread {
         }
     }
 
-    /// Forgets the batches that the analyzer has.
+    /// Drops the batches that the analyzer has acknowledged.
     fn forget(&mut self, lacks: u64) {
         while let Some(batch) = self.waiting.front().filter(|it| it.sequence < lacks) {
             let records = batch.records;
@@ -206,7 +209,8 @@ impl ShippingThread {
         }
     }
 
-    /// Ends the connection. If the analyzer has not given a reason, it is `otherwise`.
+    /// Closes the connection. Reports the analyzer's reason, or `otherwise` if the analyzer gave
+    /// none.
     fn hang_up(&mut self, otherwise: ConnectionError) {
         if let Some(connection) = self.connection.take() {
             let (lacks, error) = connection.close();
@@ -217,13 +221,13 @@ impl ShippingThread {
         self.wait();
     }
 
-    /// Defers the next attempt.
+    /// Delays the next attempt to connect.
     fn wait(&mut self) {
         self.next_try = Instant::now() + self.pause;
         self.pause = RETRY.min(2 * self.pause);
     }
 
-    /// Connects. All that is not acknowledged is sent again.
+    /// Connects. All batches that are not acknowledged are sent again.
     fn connect(&mut self) {
         match Connection::open(self.analyzer, &self.keyring) {
             Ok(connection) => {
@@ -240,7 +244,7 @@ impl ShippingThread {
         }
     }
 
-    /// Reports once why there is no connection.
+    /// Reports why there is no connection, unless it is the same reason as before.
     fn say(&mut self, ConnectionError(error): ConnectionError) {
         let said = format!("analyzer {}: {error}", self.analyzer);
         let mut trouble = self.trouble();

@@ -1,4 +1,4 @@
-//! Records get to an analyzer, also when connections break; what is lost is counted.
+//! Records get to an analyzer, even if connections break. Lost records are counted.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -39,7 +39,7 @@ fn ship(shipper: &mut Shipper, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// The next message of a connection.
+/// The next message on a connection.
 fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEAD_BYTES];
     stream.read_exact(&mut bytes).ok()?;
@@ -58,7 +58,7 @@ fn a_broken_connection_loses_nothing() {
     shipper.flush(Revision(1), 0);
     let reader = std::thread::spawn(move || {
         let mut there = BTreeSet::new();
-        // The first connection breaks after two batches, of which one is acknowledged.
+        // The first connection breaks after two batches. One of these batches is acknowledged.
         for most in [2, usize::MAX] {
             let (mut stream, _) = listener.accept().unwrap();
             let mut next = 0;
@@ -93,7 +93,8 @@ fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
-    // More than the window, the queue and the kernel take before the analyzer reads.
+    // The records do not fit into the window, the queue and the kernel's buffers before the
+    // analyzer reads.
     let captured = [7; 1000];
     for number in 0..400_000 {
         let record = Record {
@@ -125,7 +126,7 @@ fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     assert!(shipped.lost > 0 && records == shipped.sent && last - records <= shipped.lost);
 }
 
-/// A batch of one record each.
+/// Ships batches with one record each.
 fn ship_each(shipper: &mut Shipper, count: u64) {
     for number in 0..count {
         ship(shipper, number..number + 1);
@@ -148,7 +149,8 @@ fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
             let bytes = message(&mut stream).unwrap();
             there += u64::from(Batch::decode(&bytes).unwrap().len());
         }
-        // All but the last are acknowledged, and it is gone before the node hears that.
+        // All batches but the last are acknowledged. The analyzer is gone before the node reads
+        // this.
         let bytes = message(&mut stream).unwrap();
         let head = Batch::decode(&bytes).unwrap().head;
         stream.write_all(&encode_ack(&head, 8000)).unwrap();
@@ -162,7 +164,7 @@ fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
 fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
     let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[free_address()]).unwrap();
-    // A quarter of an hour without packets, and one with one packet every tenth of a second.
+    // A quarter of an hour without packets, then a quarter of an hour with one packet every 100 ms.
     for now in 1..9000 {
         shipper.flush(Revision(1), now);
     }
@@ -182,12 +184,13 @@ fn another_list_of_analyzers_gives_nothing_up() {
     shipper
         .follow(&[to, "127.0.0.1:1".parse().unwrap()])
         .unwrap();
-    // Longer than the patience at the end.
+    // This is longer than the thread's patience when it must end.
     std::thread::sleep(Duration::from_secs(11));
     shipper.flush(Revision(1), 0);
     let listener = TcpListener::bind(to).unwrap();
     let reader = std::thread::spawn(move || {
-        // The lane of the old list, and the one of the new.
+        // One connection is from the queue of the old list, the other is from the queue of the new
+        // list.
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             let mut there = 0;
@@ -246,7 +249,8 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
         let (mut stream, _) = analyzer.accept().unwrap();
         let bytes = message(&mut stream).unwrap();
         let batch = Batch::decode(&bytes).unwrap();
-        // Numbers begin anew: by those of an old session it would be a double.
+        // The numbers begin at 0. With the old session's number, the analyzer would take the batch
+        // for a repeat.
         assert_eq!((batch.len(), batch.origin.sequence), (3, 0));
         assert!(sessions.insert(batch.head.session), "{sessions:?}");
         stream.write_all(&encode_ack(&batch.head, 1)).unwrap();
@@ -262,7 +266,7 @@ fn the_newest_report_is_sent_beside_batches_as_soon_as_there_is_a_connection() {
     shipper.report(report(1));
     shipper.report(report(2));
     let listener = TcpListener::bind(to).unwrap();
-    // Counts are whole again after a connection has broken.
+    // After a connection has broken, the first message again has all counts.
     for newest in [2, 5] {
         let (mut stream, _) = listener.accept().unwrap();
         let mut decoder = CountsDecoder::default();
@@ -336,7 +340,7 @@ fn who_has_nothing_to_say_does_not_connect() {
     listener.accept().unwrap();
 }
 
-/// The trouble of a shipper once `text` is in it.
+/// The shipper's problem, once it contains `text`.
 fn trouble_with(shipper: &Shipper, text: &str) -> String {
     let until = std::time::Instant::now() + LIMIT;
     loop {
@@ -361,7 +365,7 @@ fn a_connection_that_fails_has_a_reason_and_what_to_check() {
         "{refused}"
     );
     assert!(refused.contains("is the analyzer running"), "{refused}");
-    // Another reason: who listens there ends all connections.
+    // The reason changes: a listener accepts connections and closes them.
     let listener = TcpListener::bind(analyzer).unwrap();
     std::thread::spawn(move || listener.incoming().for_each(drop));
     let closed = trouble_with(&shipper, "closed");

@@ -1,4 +1,4 @@
-//! Marks, while updates come in the stream.
+//! Tests of the tables' marks, while updates arrive in the stream.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ fn assignment(revision: u64) -> Assignment {
     }
 }
 
-/// An update that was announced comes.
+/// Runs the BPF program with an update that was announced.
 fn update(kernel: &Kernel, sequence: u64) {
     let selector = kernel.selector().unwrap();
     let frame = InLine {
@@ -59,14 +59,14 @@ fn a_mark_is_given_once() {
             .prepare(&assignment(1), &target)?
             .context("prepared")?;
         let before = mark(&kernel);
-        // The update comes when the next assignment has its mark.
+        // The update comes after the next assignment got its mark.
         let drawn = kernel.next_mark();
         update(&kernel, 5);
         assert_ne!(mark(&kernel), drawn);
         assert_eq!(mark(&kernel), before, "taken back");
         kernel.load(&assignment(2))?;
         assert_eq!(kernel.revision(), Some(Revision(2)));
-        // The update comes before the next assignment has its mark.
+        // The update comes before the next assignment gets its mark.
         let second = kernel
             .prepare(&assignment(3), &target)?
             .context("prepared")?;
@@ -93,7 +93,7 @@ fn a_mark_is_given_once() {
     .unwrap();
 }
 
-/// An assignment with a filter that passes all packets, or none.
+/// An assignment with a filter. The filter passes all packets, or no packet if `keep` is 0.
 fn filtered(revision: u64, keep: u32) -> Assignment {
     let filter = Filter {
         text: keep.to_string(),
@@ -105,7 +105,8 @@ fn filtered(revision: u64, keep: u32) -> Assignment {
     }
 }
 
-/// A packet comes. Returns the verdict, and the packets seen and filtered since the begin.
+/// Runs the BPF program with one packet. Returns the verdict, and the numbers of seen and filtered
+/// packets since the beginning.
 fn packet(kernel: &Kernel) -> (u32, [u64; 2]) {
     let selector = kernel.selector().unwrap();
     let run = selector.program().run(&[9; 60], &[], 1).unwrap();
@@ -154,7 +155,7 @@ fn counts_go_on_with_another_filter_and_another_agent() {
     .unwrap();
 }
 
-/// The ends of two wires at which a node has its devices.
+/// Two wires: the devices are the ends at which the node captures.
 fn legs() -> Result<Vec<Device>> {
     let names = [("near", "far"), ("near2", "far2")];
     let device = |(near, far)| Device::find(Veth::new(near, far, 1)?.far);
@@ -167,7 +168,7 @@ fn a_filter_that_one_device_did_not_get_is_tried_again() {
     netns::within_new(|| {
         let mut kernel = Kernel::take(legs()?, CLUSTER, Action::PassToNext)?;
         kernel.load(&assignment(1))?;
-        // Its link can't be updated any more.
+        // After `detach`, the link can't be updated.
         let link = kernel.devices[1].link.as_ref().context("a link")?;
         link.detach()?;
         for _ in 0..2 {
@@ -188,7 +189,7 @@ fn a_filter_that_one_device_did_not_get_is_tried_again() {
     .unwrap();
 }
 
-/// An XDP program of somebody else, on this device.
+/// Attaches an XDP program of somebody else to this device.
 fn foreign(device: &Device) -> Result<Attached> {
     let code = [Instruction::set(0, 2), Instruction::exit()];
     let other = LoadedProgram::load(ProgramKind::Xdp, "other_tool", &code)?;
@@ -243,7 +244,7 @@ fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
         kernel.load(&assignment(2)).unwrap_err();
         drop(kernel);
         assert_eq!(runs(&legs[0])?, before);
-        // As before for the agent of the one device, too.
+        // For an agent with only this device, everything is as before, too.
         let mut kernel = one()?;
         assert_eq!(kernel.revision(), Some(Revision(1)));
         assert_eq!(packet(&kernel), (pass, [2, 0]));
@@ -270,7 +271,7 @@ fn what_a_device_captured_is_read_when_another_one_is_added() {
         let before = mark(&kernel);
         packet(&kernel);
         drop(kernel);
-        // The device that has no maps comes first.
+        // The device without maps is the first one.
         let mut kernel = Kernel::take(legs.clone(), CLUSTER, ship)?;
         assert!(kernel.selector().is_none());
         assert_eq!(kernel.marks().collect::<Vec<_>>(), [(before, Revision(7))]);
@@ -297,7 +298,7 @@ fn queues_that_share_a_ring_are_told() {
     assert!(told.starts_with("eth1 has 63 receive queues, and 31 of them share one ring"));
     assert!(told.contains("'ethtool -L eth1 combined 32'"), "{told}");
     assert_eq!(crowded("eth1", 32, 32), None);
-    // A bond, or generic XDP.
+    // The device is a bond, or uses generic XDP.
     assert_eq!(crowded("eth1", 0, 0), None);
     assert_eq!(crowded("eth1", 4, 0), None);
 }

@@ -1,4 +1,4 @@
-//! Counts are read at one time, and only grow.
+//! Tests that all counts of a report are read at one time, and only grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -11,7 +11,8 @@ use crate::selector::Selector;
 
 #[test]
 fn counts_are_told_with_the_time_when_they_were_read() {
-    // Stopped while it read first, the clock set back while it read next.
+    // The process is stopped during the first reading. The clock is set back during the second
+    // reading.
     let mut times = [1, 2_000_000_000, 2_000_000_001, 5, 6, 7].into_iter();
     let mut readings = 0..;
     let told = at_one_time(|| readings.next(), || times.next().unwrap());
@@ -22,7 +23,7 @@ fn counts_are_told_with_the_time_when_they_were_read() {
     assert_eq!(at_one_time(|| None::<()>, || 0), None);
 }
 
-/// A reading: 2000 packets seen, so many captured, filtered or lost.
+/// A reading with 2000 packets seen, `own` of them the node's, and of those `filtered` and `lost`.
 fn reading(own: u64, filtered: u64, lost: u64) -> Counts {
     let one = |count| {
         let mut counts = Box::new([0; BUCKETS]);
@@ -57,8 +58,8 @@ fn sums_do_not_fall_when_one_reading_takes_longer_than_another() {
     assert_eq!(sums(new.0, new.1), (0, 1500, 500), "other counters");
 }
 
-/// Runs packets on two CPUs while the counts are read. Returns the numbers of packets, and of those
-/// that the filter of [`program`] passes; and the sums of the last reading.
+/// Runs packets on two CPUs while the counts are read. Returns the number of all packets, the
+/// number of packets that pass the filter of [`program`], and the sums of the last reading.
 fn sums_under_load(selector: &Selector) -> ([u64; 2], Sums) {
     const TRIALS: u64 = 60;
     const PACKETS: u64 = 9_973;
@@ -98,13 +99,13 @@ fn sums_under_load(selector: &Selector) -> ([u64; 2], Sums) {
             read();
         }
     });
-    // Each CPU may have been between a packet's counters for as long as a reading takes.
+    // A reading may have begun and ended while each CPU was between two counters of one packet.
     (0..2).for_each(|_| pass());
     let passed = passed.into_inner();
     ([2 * TRIALS * PACKETS + passed, passed], read())
 }
 
-/// The first byte of frames that pass the filter.
+/// The first byte of the frames that pass the filter.
 const PASSES: u8 = 8;
 
 /// A selection that takes all packets.
@@ -113,7 +114,7 @@ fn loaded(action: Action, filter: Option<Filter>) -> Selector {
         selection: Selection::default(),
         cluster: 7,
         action,
-        // Several CPUs may count at once.
+        // Several CPUs may count at the same time.
         lanes: Lanes::SHARED,
         filter,
     };
