@@ -1,4 +1,4 @@
-//! `fanpcap cluster`: shows a cluster and changes it for the operator.
+//! `fanpcap cluster`: shows a cluster, and changes it for the operator.
 
 mod selected;
 mod doctor;

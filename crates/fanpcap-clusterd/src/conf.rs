@@ -1,4 +1,5 @@
-//! cluster.conf: the settings of all machines of a cluster, and those of a single machine.
+//! cluster.conf: the settings that all machines of a cluster share, and the settings of one
+//! machine.
 
 mod value;
 mod keys;
@@ -27,54 +28,55 @@ pub(crate) use value::{WEIGHT_MAX, devices, node};
 /// The default path of cluster.conf.
 pub const PATH: &str = "/etc/fanpcap/cluster.conf";
 
-/// Longest cluster.conf, in bytes.
+/// Maximum size of a cluster.conf, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// A cluster.conf, checked.
+/// The checked settings of a cluster.conf.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conf {
-    /// The cluster's name: in each control message, and in etcd's keys.
+    /// The cluster's name. Control messages and etcd's keys contain it.
     pub cluster: String,
-    /// Files with the keys of control messages. The first one signs; both are accepted.
+    /// Files with the keys of control messages. The first key signs; both keys are accepted.
     pub key_files: Vec<Located<PathBuf>>,
-    /// What coordinates the cluster.
+    /// The coordination engine of the cluster.
     pub engine: Engine,
-    /// This machine's node id; `None`: the one that is kept in the state directory.
+    /// This machine's node id; `None` for the id that is stored in the state directory.
     pub node: Option<NodeId>,
-    /// This machine's address on the control network; `None`: the one that the routes choose.
+    /// This machine's address on the control network; `None` if the routes choose the address.
     pub address: Option<IpAddr>,
-    /// This node's weight: its share of the buckets, compared with the others.
+    /// This node's weight: its share of the buckets, compared with the other nodes' shares.
     pub weight: u16,
     /// The monitored devices.
     pub devices: Vec<String>,
-    /// Where the active coordinator sends beacons; `None`: it sends none.
+    /// The device on which the active coordinator sends beacons; `None` if it sends none.
     pub beacon: Option<String>,
     /// What the node does with its packets.
     pub mode: Mode,
-    /// Bytes of each packet, from the network header on, that go to the analyzers.
+    /// How many bytes of each packet, from the network header on, go to the analyzers.
     pub header: u16,
-    /// How packets are selected. The coordinator draws the initial value, except with `fixed`.
+    /// How packets are selected. The coordinator chooses a random initial value; with `fixed`, the
+    /// value comes from the file.
     pub selection: Selection,
-    /// The pcap filter that packets must pass.
+    /// The pcap filter of the cluster. Packets that do not pass it are dropped.
     pub filter: Option<Located<String>>,
-    /// Where counts go, and records in capture mode.
+    /// The addresses to which counts go, and in capture mode also records.
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.
     pub transport: RecordTransport,
-    /// Certificates for the connections with records, by TLS.
+    /// The certificates for TLS between nodes and analyzers.
     pub records: Option<Records>,
-    /// How long a union lasts after the last acknowledgement.
+    /// For how long a union continues after the last acknowledgement.
     pub dwell: Duration,
-    /// How long a node that came back waits for its buckets.
+    /// How long a node that has come back waits until it gets buckets.
     pub hold_down: Duration,
 }
 
-/// A value with its place in the file, for errors that are found later.
+/// A value and its place in the file, for errors that are found later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// The value's place.
+    /// The value's place in the file.
     pub place: Place,
 }
 
@@ -83,29 +85,30 @@ pub struct Located<T> {
 pub struct Records {
     /// The authority that signs the certificates of both sides.
     pub ca: Located<PathBuf>,
-    /// Own certificate.
+    /// This side's certificate.
     pub certificate: Located<PathBuf>,
-    /// Its private key.
+    /// The private key of `certificate`.
     pub key: Located<PathBuf>,
 }
 
-/// Who reads the settings.
+/// The program that reads the settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Takes no records, so that it needs no certificate for them.
+    /// A coordinator. It takes no records, so it needs no certificate for records.
     Coordinator,
-    /// Sends records.
+    /// A node. It sends records.
     Node,
-    /// Takes records.
+    /// An analyzer. It takes records.
     Analyzer,
 }
 
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Packets of other nodes are dropped in the driver; the node's own go on to any application.
+    /// Packets of other nodes are dropped in the driver. The node's own packets pass to
+    /// applications.
     Distribution,
-    /// The node's packets are sent to the analyzers, by their first bytes.
+    /// The first bytes of the node's packets are sent to the analyzers.
     Capture,
 }
 
@@ -116,20 +119,21 @@ pub enum Engine {
     Embedded(Embedded),
     /// etcd.
     Etcd(Box<Etcd>),
-    /// Nothing: the nodes and their weights never change.
+    /// These nodes with these weights. They never change, and there is no coordinator.
     Fixed(Vec<(NodeId, u16)>),
 }
 
 /// Settings of the embedded engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Embedded {
-    /// Where coordinators listen. May be empty if `multicast` is set.
+    /// The addresses at which coordinators listen. May be empty if `multicast` is set.
     pub coordinators: Vec<SocketAddr>,
-    /// Where nodes look for the coordinator, and the packets' time to live.
+    /// The multicast address at which nodes look for the coordinator, and the time to live of these
+    /// messages.
     pub multicast: Option<(SocketAddr, u8)>,
     /// The time between a node's heartbeats.
     pub heartbeat: Duration,
-    /// After how long a silent node is offline.
+    /// A node is offline if it has been silent for this long.
     pub offline: Duration,
 }
 
@@ -140,16 +144,16 @@ pub struct Etcd {
     pub endpoints: Vec<String>,
     /// Certificates of the authorities that sign the members' certificates.
     pub ca: Option<Located<PathBuf>>,
-    /// Own certificate and its key.
+    /// This side's certificate and its private key.
     pub identity: Option<(Located<PathBuf>, Located<PathBuf>)>,
-    /// User, and the file with the password.
+    /// The user, and the file with the user's password.
     pub user: Option<(String, Located<PathBuf>)>,
-    /// Time to live of a node's lease.
+    /// The time to live of a node's lease.
     pub lease: Duration,
 }
 
 impl Engine {
-    /// Where topologies come from.
+    /// Text that says where topologies come from.
     pub(crate) fn place(&self) -> String {
         let (what, all) = match self {
             Self::Fixed(_) => return "the settings".to_owned(),
@@ -167,11 +171,11 @@ impl Engine {
 }
 
 impl Conf {
-    /// Reads and checks a file, but not the files that it names.
+    /// Reads and checks a file, but does not read the files that it names.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place.
+    /// The first mistake, with its place in the file.
     pub fn load(path: &Path) -> Result<Self, Report> {
         let shown = path.display().to_string();
         let text = read(path).map_err(|why| {
@@ -185,23 +189,23 @@ impl Conf {
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place.
+    /// The first mistake, with its place in the file.
     pub fn parse(text: &str, source: &str) -> Result<Self, Report> {
         let entries: Vec<Entry> = file::parse(text, source)?;
         check::conf(&entries, source)
     }
 
-    /// Reads the keys of control messages. The first one signs; both are accepted.
+    /// Reads the keys of control messages. The first key signs; both keys are accepted.
     ///
     /// # Errors
     ///
-    /// A file can't be read, is too short, or other users can read it.
+    /// A file can't be read or is too short, or other users can read it.
     pub fn keys(&self) -> Result<Vec<Secret>, Report> {
         let read = |file: &Located<PathBuf>| file.secret(KEY_LEAST);
         self.key_files.iter().map(read).collect()
     }
 
-    /// The certificates for records, for machines that send or receive them.
+    /// The certificates for records, if the program with this role sends or takes records.
     pub fn records(&self, role: Role) -> Option<&Records> {
         match role {
             Role::Coordinator => None,
@@ -213,7 +217,7 @@ impl Conf {
     ///
     /// # Errors
     ///
-    /// The first that can't be read, or that other users can read and must not.
+    /// The first file that can't be read, or that other users can read but must not.
     pub fn check_files(&self, role: Role) -> Result<(), Report> {
         self.keys()?;
         let mut files: Vec<(&Located<PathBuf>, bool)> = Vec::new();
@@ -243,11 +247,11 @@ impl Conf {
 }
 
 impl Etcd {
-    /// Reads the user's password; `None` where no user is set.
+    /// Reads the user's password; `None` if no user is set.
     ///
     /// # Errors
     ///
-    /// The file can't be read, is empty, or other users can read it.
+    /// The file can't be read or is empty, or other users can read it.
     pub fn password(&self) -> Result<Option<Secret>, Report> {
         let user = self.user.as_ref();
         user.map(|(_, file)| file.secret(1)).transpose()
@@ -264,7 +268,7 @@ impl Located<PathBuf> {
     }
 }
 
-/// Fewest bytes of a control message's key.
+/// Minimum number of bytes of a key for control messages.
 const KEY_LEAST: usize = fanpcap_cluster::control::KEY_BYTES;
 
 fn read(path: &Path) -> Result<String, String> {

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// Write metrics for Prometheus to a file every second, all at once: for node_exporter's
-    /// textfile collector
+    /// Writes metrics for Prometheus to a file every second, and replaces the file at once: for
+    /// node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The coordinator's name: its machine and its process.
+/// The coordinator's name, which consists of the machine's name and the process id.
 fn name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let host = host.unwrap_or_default();
@@ -99,8 +99,8 @@ fn timing(conf: &Conf) -> Timing {
     }
 }
 
-/// The selection of a new cluster, with an unguessable initial value. A cluster that has a topology
-/// keeps its own initial value.
+/// The selection for a new cluster. Its initial value is random, and can't be guessed. A cluster
+/// that has a topology keeps its own initial value.
 fn selection(conf: &Conf) -> Result<Selection> {
     Ok(Selection {
         initial: u32::from_ne_bytes(random()?),

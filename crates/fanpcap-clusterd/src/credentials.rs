@@ -1,4 +1,5 @@
-//! The keys and certificates that cluster.conf names, read at the start and after each SIGHUP.
+//! The keys and certificates that cluster.conf names. They are read at the start and after each
+//! SIGHUP.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,16 +13,16 @@ use crate::conf::{Conf, Role};
 use crate::keyring::Keyring;
 use crate::tls::{Tls, TlsFiles};
 
-/// The message at the start if there is neither key nor certificate.
+/// The message at the start if the settings name neither a key nor certificates.
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name. The first one seals; both are accepted. `None`: the settings
-/// name none.
+/// The keys that the settings name; `None` if the settings name none. The first key seals; both
+/// keys are accepted.
 ///
 /// # Errors
 ///
-/// A file can't be read, is too short, or other users can read it.
+/// A file can't be read or is too short, or other users can read it.
 pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
     let secrets = conf.keys()?;
     let mut keys = secrets
@@ -33,8 +34,8 @@ pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
     }))
 }
 
-/// TLS by the certificates that the settings name, or by their keys where `role` needs no
-/// certificates. `None`: they name neither.
+/// TLS with the certificates that the settings name, or with the keys if `role` needs no
+/// certificates. `None` if the settings name neither.
 fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     let Some(files) = conf.records(role) else {
         return keys(conf)?.map(|keys| Tls::of_keys(&keys)).transpose();
@@ -47,16 +48,16 @@ fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     Ok(Some(Tls::load(&files)?))
 }
 
-/// A keyring with the credentials that the settings name and `role` needs.
+/// A keyring with the credentials that the settings name and that `role` needs.
 ///
 /// # Errors
 ///
-/// A file can't be read, is not valid, or other users can read it.
+/// A file can't be read or is not valid, or other users can read it.
 pub(crate) fn keyring(conf: &Conf, role: Role) -> Result<Arc<Keyring>> {
     Ok(Arc::new(Keyring::new(tls(conf, role)?)))
 }
 
-/// Reads keys again after each SIGHUP.
+/// Reads keys and certificates again after each SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     path: PathBuf,
@@ -67,8 +68,8 @@ pub(crate) struct Reloader {
 }
 
 impl Reloader {
-    /// Will read the settings in `path` again for `ring`, as `role` needs them. `say` gets the
-    /// messages about it.
+    /// After each SIGHUP, the settings in `path` are read again, and the credentials for `role` are
+    /// put into `ring`. Messages about this go to `say`.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ impl Reloader {
         })
     }
 
-    /// The settings, if SIGHUP has come and they are correct; then the keyring has their keys. A
-    /// mistake is reported, and the keys stay as they were.
+    /// After a SIGHUP: if the settings are correct, puts their keys into the keyring and returns
+    /// the settings. If they are not, reports the mistake, and the keys stay as they were.
     pub(crate) fn due(&mut self) -> Option<Conf> {
         if !self.hangups.is_new() {
             return None;
@@ -110,7 +111,7 @@ impl Reloader {
         let tls = tls(&conf, self.role)?;
         ensure!(
             tls.is_some() || self.ring.tls().is_none(),
-            "no 'key_file' any more: restart it to run without a key"
+            "the settings no longer have a 'key_file': restart to run without a key"
         );
         self.ring.set(tls);
         Ok(conf)

@@ -1,4 +1,4 @@
-//! DiCAP's datagrams, instead of batches: a node's sender, an analyzer's receiver.
+//! DiCAP's datagrams, which replace batches: a sender for nodes, and a receiver for analyzers.
 
 mod receiver;
 mod sender;

@@ -19,7 +19,7 @@ const STATE: &str = "/var/lib/fanpcap";
 ///
 /// # Errors
 ///
-/// The engine can't be used as the settings say.
+/// The settings do not fit the engine, or the engine can't be used.
 pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn NodeSide>> {
     match &conf.engine {
         Engine::Fixed(_) => Ok(Box::new(Fixed::new(fixed_topology(conf)?))),
@@ -30,11 +30,11 @@ pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn Nod
     }
 }
 
-/// A coordinator's side of the cluster's engine. `who` is what it calls itself.
+/// A coordinator's side of the cluster's engine. `who` is the coordinator's name.
 ///
 /// # Errors
 ///
-/// The engine can't be used as the settings say.
+/// The settings do not fit the engine, or the engine can't be used.
 pub fn coordinator_side(
     conf: &Conf,
     who: &str,
@@ -55,7 +55,7 @@ pub fn coordinator_side(
     }
 }
 
-/// The directory of a coordinator's state: the one that systemd names, or the default.
+/// The directory of a coordinator's state: the directory that systemd names, or the default.
 fn state_directory() -> PathBuf {
     let named = std::env::var_os("STATE_DIRECTORY");
     named.map_or_else(|| PathBuf::from(STATE), PathBuf::from)
@@ -65,7 +65,7 @@ fn state_directory() -> PathBuf {
 ///
 /// # Errors
 ///
-/// The engine can't be used as the settings say.
+/// The settings do not fit the engine, or the engine can't be used.
 pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
     match &conf.engine {
         Engine::Fixed(_) => Ok(Box::new(FixedOperator(fixed_topology(conf)?))),
@@ -74,8 +74,8 @@ pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
     }
 }
 
-/// The topology of a cluster that never changes. It is the same on all nodes, in whatever order
-/// their settings list them.
+/// The topology of a cluster that never changes. It does not depend on the order in which the
+/// settings list the nodes.
 fn fixed_topology(conf: &Conf) -> Result<Topology> {
     let Engine::Fixed(nodes) = &conf.engine else {
         bail!("the cluster has an engine that can change its topology");

@@ -1,4 +1,4 @@
-//! The checks of all settings of a cluster.conf together.
+//! Checks all settings of a cluster.conf together.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::value::Value;
 use super::{Conf, Embedded, Engine, Etcd, Located, Mode, Records};
 use crate::shipping::RecordTransport;
 
-/// The settings of a file, checked together.
+/// Checks the settings of a file together.
 pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     let found = FileEntries { entries, source };
     let engine = found.engine()?;
@@ -48,7 +48,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     Ok(conf)
 }
 
-/// Keys of the mode 'capture'.
+/// The keys that only the mode 'capture' has.
 const OF_CAPTURE: [Key; 3] = [Key::Header, Key::Transport, Key::DicapPort];
 
 /// The entries of a file.
@@ -176,7 +176,8 @@ impl<'a> FileEntries<'a> {
         Ok(embedded)
     }
 
-    /// Where coordinators are. One that is named twice is a mistake for another one.
+    /// The coordinators' addresses. An address must not be named twice: it is probably a mistake
+    /// for another address.
     fn coordinators(&self) -> Result<Vec<SocketAddr>, Report> {
         let all = self.addresses(Key::Coordinators);
         let is_twice = |at: usize| all[..at].contains(&all[at]);
@@ -225,9 +226,9 @@ impl<'a> FileEntries<'a> {
         })
     }
 
-    /// Refuses to send secrets over a network that can be read there, unless a key says so: the
-    /// hash's initial value, and a password. Within the machine only the password is refused:
-    /// another process that listens instead of etcd would get it.
+    /// Refuses to send secrets over a network where others can read them, unless a key of the file
+    /// allows it. The secrets are the hash's initial value, and a password. Within the machine only
+    /// a password is refused: a process that listens in place of etcd would get the password.
     fn check_unencrypted(&self, endpoints: &[String], password: bool) -> Result<(), Report> {
         let is_refused = |url: &&String| {
             let host = url.strip_prefix("http://");
@@ -250,7 +251,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, self.entry(Key::Etcd)))
     }
 
-    /// The certificates of TLS between nodes and analyzers.
+    /// The certificates for TLS between nodes and analyzers.
     fn records(&self) -> Result<Option<Records>, Report> {
         let needs = [
             (Key::RecordsCa, Key::RecordsCertificate),
@@ -294,7 +295,8 @@ impl<'a> FileEntries<'a> {
     }
 
     fn selection(&self) -> Selection {
-        // Applications behind the nodes want whole connections; an analyzer puts packets together.
+        // Applications behind the nodes need complete connections. An analyzer merges all packets,
+        // so connections may be split.
         let otherwise = match self.mode() {
             Mode::Distribution => SelectionKey::Flow,
             Mode::Capture => SelectionKey::Packet,
@@ -308,7 +310,7 @@ impl<'a> FileEntries<'a> {
         Selection { key, initial }
     }
 
-    /// Refuses keys of another engine, because they would have no effect.
+    /// Refuses keys that are for another engine, because they would have no effect.
     fn check_engine(&self) -> Result<(), Report> {
         let engine = self.engine_name();
         let is_others = |entry: &&Entry| entry.row.engine.is_some_and(|it| it != engine);
@@ -323,7 +325,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, Some(entry)))
     }
 
-    /// Refuses a mode without what it needs, and the settings of the other mode.
+    /// Refuses a mode without the settings that it needs, and refuses settings of the other mode.
     fn check_mode(&self, conf: &Conf) -> Result<(), Report> {
         let analyzers = self.entry(Key::Analyzers);
         match conf.mode {
@@ -363,8 +365,8 @@ impl<'a> FileEntries<'a> {
         }
     }
 
-    /// Refuses beacons that no coordinator would send, or that could not be distinguished from
-    /// forged ones.
+    /// Refuses beacons that no coordinator would send. Also refuses beacons without a key, because
+    /// forged beacons could not be recognized.
     fn check_beacon(&self, conf: &Conf) -> Result<(), Report> {
         let Some(entry) = self.entry(Key::Beacon) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The grammar of cluster.conf: turns its text into entries.
+//! The grammar of cluster.conf: parses the text into entries.
 
 use fanpcap_config::report::{Fault, Place, Report, offset_in, quote};
 use fanpcap_config::settings::file::without_comment;
@@ -7,14 +7,14 @@ use fanpcap_steer::nearest::nearest;
 use super::keys::{KEYS, Row};
 use super::value::Value;
 
-/// One setting and its place.
+/// One setting, and its place in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) row: &'static Row,
     pub(crate) value: Value,
-    /// Where the key stands.
+    /// The place of the key.
     pub(crate) place: Place,
-    /// Where the value stands.
+    /// The place of the value.
     pub(crate) at: Place,
 }
 
@@ -30,7 +30,7 @@ impl Eq for Row {}
 ///
 /// # Errors
 ///
-/// The first mistake.
+/// The first mistake in the text.
 pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     let mut entries: Vec<Entry> = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -50,7 +50,8 @@ pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     Ok(entries)
 }
 
-/// Adds an entry, unless it is there. A file may repeat itself, but not contradict itself.
+/// Adds an entry, unless the file already has the same one. A file may repeat itself, but must not
+/// contradict itself.
 fn add(entries: &mut Vec<Entry>, entry: Entry) -> Result<(), Fault> {
     let others: Vec<&Entry> = entries.iter().filter(|it| it.row == entry.row).collect();
     if others.iter().any(|it| it.value == entry.value) {
@@ -69,7 +70,7 @@ fn add(entries: &mut Vec<Entry>, entry: Entry) -> Result<(), Fault> {
     }
 }
 
-/// A line's row, its value, and the bytes at which key and value begin; `None` for a blank line.
+/// A line's row, its value, and the offsets in bytes of key and value; `None` for a blank line.
 type Line = Option<(&'static Row, Value, usize, usize)>;
 
 fn entry(line: &str) -> Result<Line, Fault> {

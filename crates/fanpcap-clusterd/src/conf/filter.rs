@@ -1,4 +1,4 @@
-//! The cluster's filter: libpcap compiles it, once for all nodes.
+//! The cluster's filter. libpcap compiles it once, for all nodes.
 
 use fanpcap_cluster::{FILTER_CODE, FILTER_TEXT};
 use fanpcap_config::report::{Fault, Report, quote};
@@ -8,11 +8,11 @@ use fanpcap_select::{Action, Filter, Program};
 use super::Conf;
 
 impl Conf {
-    /// Compiles the filter that the settings name, as a steering program's pcap filter.
+    /// Compiles the filter in the settings like the pcap filter of a steering program.
     ///
     /// # Errors
     ///
-    /// libpcap refuses the filter, or it is too long for nodes.
+    /// libpcap refuses the filter, or the filter is too long for nodes.
     pub fn filter(&self) -> Result<Option<Filter>, Report> {
         let Some(filter) = &self.filter else {
             return Ok(None);
@@ -41,7 +41,7 @@ impl Conf {
         }
         let text = text.to_owned();
         let filter = Filter { text, code };
-        // What every node will do with it.
+        // Every node will compile the same BPF program.
         let program = Program {
             selection: self.selection,
             cluster: 0,

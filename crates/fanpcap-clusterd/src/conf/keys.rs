@@ -1,4 +1,5 @@
-//! The table of cluster.conf's keys: the name of each, its type of value, and the engine it is for.
+//! The table of cluster.conf's keys. Each row has a key's name, the type of its value, and its
+//! engine.
 
 use super::value::{Type, WEIGHT_MAX};
 
@@ -44,13 +45,13 @@ pub(crate) enum Key {
 
 /// The engine's names.
 pub(crate) const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
-/// The node's two modes.
+/// The names of a node's modes.
 pub(crate) const MODES: &[&str] = &["distribution", "capture"];
-/// How records get to the analyzers.
+/// The names of the transports for records.
 pub(crate) const TRANSPORTS: &[&str] = &["tcp", "dicap"];
-/// What a packet may be selected by.
+/// The names of the properties by which packets may be selected.
 pub(crate) const SELECTIONS: &[&str] = &["packet", "flow", "round_robin", "identification"];
-/// Whether something is allowed.
+/// The values of a key that allows something.
 const ANSWERS: &[&str] = &["no", "yes"];
 
 /// A row of the table.
@@ -59,13 +60,13 @@ pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) name: &'static str,
     pub(crate) takes: Type,
-    /// The engine that has the key; `None` for all.
+    /// The engine that the key is for; `None` for all engines.
     pub(crate) engine: Option<&'static str>,
     /// How often the key may occur in a file.
     pub(crate) times: usize,
 }
 
-/// A key of all engines.
+/// A row for a key of all engines.
 const fn row(key: Key, name: &'static str, takes: Type) -> Row {
     Row {
         key,
@@ -89,7 +90,7 @@ impl Row {
     }
 }
 
-/// All keys. A test compares the table with cluster.conf(5).
+/// All keys. A test compares this table with cluster.conf(5).
 pub(crate) static KEYS: [Row; 35] = [
     row(Key::Cluster, "cluster", Type::Name),
     row(Key::Secrets, "key_file", Type::Path).times(2),
@@ -154,7 +155,7 @@ mod tests {
         }
     }
 
-    /// The keys that the page describes, each with its description.
+    /// The keys that cluster.conf(5) describes, each with its description.
     fn described() -> Vec<(&'static str, &'static str)> {
         let (_, keys) = PAGE.split_once(".SH KEYS\n").unwrap();
         let (keys, _) = keys.split_once("\n.SH ").unwrap();

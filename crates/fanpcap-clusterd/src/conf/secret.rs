@@ -8,12 +8,12 @@ use std::path::Path;
 
 use fanpcap_linux::file::directory::{is_roots_or_own, open_regular};
 
-/// A secret's bytes. It is never printed.
+/// A secret's bytes. They are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Its bytes.
+    /// The bytes of the secret.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -25,12 +25,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Longest secret, in bytes.
+/// Maximum length of a secret, in bytes.
 const MOST: u64 = 4096;
-/// Bits of a mode that let group or others read, write or execute.
+/// The bits of a mode that let the group or other users read, write or execute.
 const OTHERS: u32 = 0o077;
 
-/// Reads a secret of at least `least` bytes, without the newline at its end.
+/// Reads a secret of at least `least` bytes. A newline at the end is removed.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
     Ok(Secret(bytes))
 }
 
-/// Checks that only root and the calling user can read the file.
+/// Checks that only root and the calling user can read a file.
 fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     let shown = path.display();
     if !is_roots_or_own(about) {
@@ -78,8 +78,8 @@ fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a file is there and regular, that it has a certificate in PEM, or a private key if
-/// it is `private`, and that a private key is closed to others.
+/// Checks that `path` is a regular file with a certificate in PEM. If `private` is set, it must
+/// have a private key instead, and other users must not be able to read it.
 pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
@@ -103,7 +103,7 @@ pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     }
 }
 
-/// Longest part of a file with certificates in which the first one is looked for, in bytes.
+/// Maximum number of bytes in which the first certificate of a file is looked for.
 const PEM_MOST: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use fanpcap_config::report::{Fault, offset_in, quote};
 use fanpcap_config::settings::number;
 use fanpcap_steer::nearest::nearest;
 
-/// A checked value.
+/// A value that was checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     Name(String),
@@ -38,35 +38,35 @@ pub(crate) enum Type {
     Text,
     /// An absolute path.
     Path,
-    /// A number from the first to the second.
+    /// A number between these two numbers.
     Number(u32, u32),
-    /// A time from the first to the second, in milliseconds.
+    /// A time in milliseconds, between these two times.
     Time(u32, u32),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// An IP address.
     Ip,
-    /// Multicast address and port.
+    /// A multicast address and a port.
     Group,
     /// Addresses with ports.
     Addresses,
     /// etcd's endpoints.
     Urls,
-    /// A node's id.
+    /// The id of a node.
     Node,
-    /// Ids of nodes, each with its weight if that is not 1.
+    /// The ids of nodes, each with its weight if the weight is not 1.
     Nodes,
 }
 
-/// Most endpoints of an engine.
+/// Maximum number of endpoints of an engine.
 const ENDPOINTS: usize = 16;
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 64;
-/// Longest name of a device, in bytes (linux/if.h, IFNAMSIZ).
+/// Maximum length of a device's name, in bytes (linux/if.h, IFNAMSIZ).
 const DEVICE_MAX: usize = 15;
-/// Most devices of a node.
+/// Maximum number of devices of a node.
 const DEVICES: usize = 8;
-/// Greatest weight of a node.
+/// Maximum weight of a node.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
 impl Type {
@@ -117,7 +117,7 @@ fn device(text: &str) -> Result<String, Fault> {
 ///
 /// # Errors
 ///
-/// One is no name, or is there twice; or there are too many.
+/// A name is not valid or occurs twice, or there are too many names.
 pub(crate) fn devices(text: &str) -> Result<Vec<String>, Fault> {
     let names = list(text, DEVICES, device)?;
     let is_twice = |at: &usize| names[..*at].contains(&names[*at]);
@@ -139,7 +139,7 @@ fn path(text: &str) -> Result<PathBuf, Fault> {
     Err(fault(message, "write the path from / on"))
 }
 
-/// Parses `250ms` or `5s`.
+/// Parses a time such as `250ms` or `5s`.
 fn time(text: &str, min: u32, max: u32) -> Result<Duration, Fault> {
     let range = || format!("write a time from {} to {}", shown(min), shown(max));
     let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -162,7 +162,7 @@ fn time(text: &str, min: u32, max: u32) -> Result<Duration, Fault> {
     }
 }
 
-/// A time as a user writes it.
+/// Formats a time as a user writes it.
 pub(super) fn shown(milliseconds: u32) -> String {
     match milliseconds % 1000 {
         0 => format!("{}s", milliseconds / 1000),
@@ -237,7 +237,7 @@ fn url(text: &str) -> Result<String, Fault> {
 ///
 /// # Errors
 ///
-/// It is not of one to eight hexadecimal digits, or it is 0.
+/// The text is not one to eight hexadecimal digits, or the id is 0.
 pub(crate) fn node(text: &str) -> Result<NodeId, Fault> {
     let is_id = (1..=8).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
     let id = u32::from_str_radix(text, 16).ok();
@@ -262,14 +262,14 @@ fn nodes(text: &str) -> Result<Vec<(NodeId, u16)>, Fault> {
     ids.sort_unstable();
     match ids.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(fault(
-            format!("node {} is there twice", pair[0]),
+            format!("node {} is named twice", pair[0]),
             "give each node an id of its own",
         )),
         None => Ok(nodes),
     }
 }
 
-/// Parses a list of at most `most` items with commas between them.
+/// Parses a list of at most `most` items, separated by commas.
 fn list<T>(
     text: &str,
     most: usize,
@@ -330,7 +330,7 @@ mod tests {
         assert!(
             refused(Type::Nodes, "a1, A1")
                 .1
-                .contains("000000a1 is there twice")
+                .contains("000000a1 is named twice")
         );
         assert_eq!(refused(Type::Addresses, "1.2.3.4:5, 1.2.3.4").0, 11);
         let choice = Type::Choice(&["embedded", "etcd"]);

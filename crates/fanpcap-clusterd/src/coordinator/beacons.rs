@@ -1,4 +1,4 @@
-//! Sends the active coordinator's frames into the monitored link.
+//! Sends the active coordinator's beacons and updates into the monitored link.
 
 use std::io;
 
@@ -8,19 +8,19 @@ use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::wait::clock;
 use fanpcap_select::in_line::InLine;
 
-/// Sends frames on a device.
+/// Sends the coordinator's frames on a device.
 #[derive(Debug)]
 pub(super) struct Beacons {
     core: FrameSender,
     device: String,
     cluster: u32,
     port: Option<Injector>,
-    /// Whether the last frame was sent; `None` before the first one.
+    /// Whether the last frame was sent; `None` before the first frame.
     works: Option<bool>,
 }
 
 impl Beacons {
-    /// Frames of this cluster on a device, which need not be there yet.
+    /// Prepares frames of this cluster for a device. The device need not exist yet.
     pub(super) fn new(device: &str, cluster: u32, numbers: FrameNumbers) -> Self {
         Self {
             core: FrameSender::new(numbers),
@@ -31,13 +31,13 @@ impl Beacons {
         }
     }
 
-    /// Uses another key from now on.
+    /// From now on, uses these numbers, because the key has changed.
     pub(super) fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.core.set_numbers(numbers);
     }
 
-    /// Sends what is due at a time, in seconds since 1970. Returns a message to the operator when
-    /// something has changed.
+    /// Sends the frames that are due at `now`, in seconds since 1970. If sending begins to fail, or
+    /// works again, returns a message to the operator.
     pub(super) fn tick(&mut self, view: &View, now: u64) -> Option<String> {
         let due = self.core.due(view, now);
         let late = Some(self.core.behind(now));
@@ -82,11 +82,11 @@ impl Beacons {
     }
 }
 
-/// Every switch passes it on.
+/// The broadcast address: every switch forwards the frames.
 const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// A locally administered address. The device's own would move in the switch's table when another
-/// coordinator takes over.
+/// The source of the frames: a locally administered address. With the device's own address, the
+/// address would move in the switch's table when another coordinator takes over.
 const OWN: [u8; 6] = [0x02, b'f', b'a', b'n', 0, 1];
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
         };
         let said = beacons.tick(&view, 1000).unwrap();
         assert!(said.starts_with("no beacons on absent0: "), "{said}");
-        // The last frame was sent.
+        // The test pretends that the last frame was sent.
         beacons.works = Some(true);
         assert_eq!(beacons.tick(&view, 999), None, "that is nothing");
         view.leads = false;

@@ -1,4 +1,5 @@
-//! The coordinator's loop: reads the view, decides, writes, and logs a line for each change.
+//! The coordinator's loop: reads the view, decides, writes topologies, and logs each change in one
+//! line.
 
 use std::time::Duration;
 
@@ -15,19 +16,19 @@ use crate::frames;
 #[cfg(test)]
 mod tests;
 
-/// A coordinator on an engine.
+/// A coordinator, and the engine that it uses.
 pub(super) struct Driver<S> {
     side: Box<dyn CoordinatorSide>,
     core: Coordinator,
     say: S,
     leads: bool,
     status: String,
-    /// The engine's faults that were reported.
+    /// The engine's faults that were already reported.
     troubles: Vec<String>,
-    /// The last failed write, and its error, which was reported.
+    /// The last failed write and its error, which was already reported.
     failed: Option<(Option<Revision>, String)>,
     metrics: Option<Metrics>,
-    /// Topologies that this coordinator wrote.
+    /// How many topologies this coordinator wrote.
     written: u64,
     beacons: Option<Beacons>,
 }
@@ -53,13 +54,13 @@ impl<S: FnMut(&str)> Driver<S> {
         }
     }
 
-    /// Sends frames into the monitored link from now on, while it leads.
+    /// From now on, sends frames into the monitored link while this coordinator leads.
     pub(super) fn send(&mut self, beacons: Beacons) {
         self.beacons = Some(beacons);
     }
 
-    /// Reads the cluster's view once, and writes what is due. `now` is called after the engine has
-    /// waited for changes.
+    /// Reads the cluster's view once, and writes the topology that is due. `now` is called after
+    /// the engine has waited for changes.
     pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
         let refused = self.side.all_refused();
         let view = self
@@ -68,7 +69,7 @@ impl<S: FnMut(&str)> Driver<S> {
             .context("the coordination engine")?;
         let step = self.core.step(view, now());
         if self.leads && !view.leads {
-            (self.say)("this coordinator leads no more");
+            (self.say)("this coordinator no longer leads");
         }
         self.leads = view.leads;
         if let Some(metrics) = &mut self.metrics {
@@ -97,7 +98,7 @@ impl<S: FnMut(&str)> Driver<S> {
         }
     }
 
-    /// Reports the engine's new faults, and publishes all notes for the status.
+    /// Reports new faults of the engine, and publishes all notes for the status.
     fn publish(&mut self) {
         let troubles = self.side.troubles();
         for new in troubles.iter().filter(|new| !self.troubles.contains(new)) {
@@ -111,7 +112,8 @@ impl<S: FnMut(&str)> Driver<S> {
         self.troubles = troubles;
     }
 
-    /// Writes a topology. If another coordinator was faster, the next view has its topology.
+    /// Writes a topology. If another coordinator was faster, the next view has the other one's
+    /// topology.
     fn write(&mut self, write: &Write) -> Result<()> {
         let error = match self.side.write(&write.topology, write.replaces) {
             Ok(revision) => {
@@ -138,7 +140,7 @@ impl<S: FnMut(&str)> Driver<S> {
         Ok(())
     }
 
-    /// Takes the keys that the settings name now.
+    /// Reads the keys again from the files that the settings name now.
     pub(super) fn reload(&mut self, conf: &Conf) {
         let done = self.side.reload(conf).and_then(|()| self.renumber(conf));
         if let Err(error) = done {
@@ -154,7 +156,7 @@ impl<S: FnMut(&str)> Driver<S> {
         Ok(())
     }
 
-    /// What the coordinator does now, in a line.
+    /// What the coordinator does now, in one line.
     pub(super) fn status(&self) -> &str {
         &self.status
     }
@@ -162,7 +164,8 @@ impl<S: FnMut(&str)> Driver<S> {
     /// Gives up the lead.
     pub(super) fn resign(mut self) {
         self.side.resign();
-        // The file outlives the process, so it must not say that this coordinator leads.
+        // The file with metrics outlives the process, so it must not say that this coordinator
+        // leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, &self.side.all_refused());
         }

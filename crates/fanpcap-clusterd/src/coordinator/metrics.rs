@@ -21,7 +21,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of this cluster.
+    /// Metrics of this cluster, which are written to `file`.
     pub(super) fn new(file: PathBuf, cluster: &str) -> Self {
         Self {
             file: Textfile::new(file, "coordinator"),
@@ -30,8 +30,9 @@ impl Metrics {
         }
     }
 
-    /// Replaces the file, if that is due. `written` is the number of topologies that this
-    /// coordinator wrote, `refused` that of refused control messages, by cause.
+    /// Replaces the content of the file if the last write was long enough ago. `written` is the
+    /// number of topologies that this coordinator wrote. `refused` has the numbers of refused
+    /// control messages, by cause.
     pub(super) fn write(&mut self, view: &View, written: u64, refused: &[(&str, u64)]) {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return;
@@ -41,7 +42,7 @@ impl Metrics {
         self.file.write(&families);
     }
 
-    /// Writes at once that it does not lead any more.
+    /// Writes at once that this coordinator does not lead any more.
     pub(super) fn end(&mut self, written: u64, refused: &[(&str, u64)]) {
         self.last = None;
         self.write(&View::default(), written, refused);

@@ -1,4 +1,4 @@
-//! The keys of a process at its start and after a SIGHUP.
+//! The keys of a process, at its start and after a SIGHUP.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +38,7 @@ fn a_coordinator_needs_no_certificate_of_records() {
     assert!(keyring(&conf, Role::Coordinator).unwrap().tls().is_some());
 }
 
-/// What a reloader has said.
+/// The messages of a reloader.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn say(line: &str) {
@@ -46,7 +46,7 @@ fn say(line: &str) {
     said.push(line.to_owned());
 }
 
-/// A reloader, and the files that it reads.
+/// A reloader, and the files that the reloader reads.
 struct Machine {
     scratch: Scratch,
     ring: Arc<Keyring>,
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Whether an analyzer with the keyring accepts a node whose key is 32 times this byte.
+    /// Whether an analyzer with this keyring accepts a node whose key is `byte`, 32 times.
     fn has(&self, byte: u8) -> bool {
         let keys = Keys {
             current: Key::new(vec![byte; 32]).unwrap(),
@@ -116,7 +116,7 @@ fn write_conf(scratch: &Scratch, keys: &str) -> PathBuf {
     scratch.write("cluster.conf", &text).unwrap()
 }
 
-/// One test: a SIGHUP is the whole process's.
+/// One test for all cases: a SIGHUP reaches the whole process.
 #[test]
 fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let mut machine = Machine::new();
@@ -127,15 +127,16 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let file = machine.scratch.file("key").display().to_string();
     assert!(said.contains(&file), "{said}");
     assert!(machine.has(b'1'));
-    // It is read again only after the next signal.
+    // The file is read again only after the next signal.
     let key = write_key(&machine.scratch, "2");
     assert!(machine.reloader.due().is_none() && machine.has(b'1'));
     let (said, is_new) = machine.hang_up();
     assert!(said.starts_with("keys and certificates were read again") && is_new);
     assert!(machine.has(b'2') && !machine.has(b'1'));
-    // If the setting is removed, the machine must not become open to strangers unnoticed.
+    // If the setting is removed, the key must stay: otherwise the machine would accept strangers
+    // unnoticed.
     write_conf(&machine.scratch, "");
     let (said, is_new) = machine.hang_up();
-    assert!(said.contains("no 'key_file' any more: restart it") && !is_new);
+    assert!(said.contains("no longer have a 'key_file': restart") && !is_new);
     assert!(key.exists() && machine.has(b'2'));
 }

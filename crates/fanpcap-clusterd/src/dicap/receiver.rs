@@ -1,5 +1,5 @@
-//! Takes datagrams of nodes: headers of packets, without a time, a number or a proof of their
-//! sender.
+//! Receives datagrams of nodes. They contain headers of packets, without a time, without a number,
+//! and without a proof of the sender.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,10 +14,10 @@ use fanpcap_cluster::dicap::{DATAGRAM_BYTES, headers_of};
 use fanpcap_cluster::{NODES, NodeId};
 use fanpcap_terminal::server::not_listening;
 
-/// Datagrams that may wait for the analyzer.
+/// Maximum number of datagrams that may wait for the analyzer.
 const QUEUE: usize = 4096;
 
-/// The pause after a socket fails.
+/// The pause after an error of the socket.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A datagram and its sender.
@@ -27,26 +27,28 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Counts of refused and dropped datagrams.
+/// Counts refused and dropped datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Datagrams that do not have the paper's format, or whose sender's address is no node's.
+    /// Datagrams that do not have the paper's format, or whose sender's address is no node's
+    /// address.
     pub(crate) refused: AtomicU64,
-    /// Headers in datagrams that found the queue full.
+    /// Headers in datagrams that were dropped because the queue was full.
     pub(crate) dropped: AtomicU64,
 }
 
-/// Addresses that are remembered. Without a key, strangers can pretend to be nodes.
+/// Maximum number of addresses that are remembered. Without a key, strangers can pretend to be
+/// nodes.
 const SENDERS: usize = 2 * NODES;
 
 /// The addresses whose datagrams are accepted.
 ///
-/// With a key or certificates, these are the addresses from which nodes send their counts: nobody
-/// else can send counts. Without them, anybody can. Then the first [`SENDERS`] other addresses are
-/// accepted too, because the paper's nodes send no counts.
+/// If the cluster has a key or certificates, these are the addresses from which nodes send their
+/// counts: nobody else can send counts. Otherwise anybody can send counts. Then the first
+/// [`SENDERS`] other addresses are accepted too, because the paper's nodes send no counts.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
-    /// When the last counts came from each, by a clock that never jumps.
+    /// For each address, when the last counts came, by a clock that never jumps.
     counted: Mutex<BTreeMap<IpAddr, u64>>,
     others: Option<Mutex<BTreeSet<IpAddr>>>,
 }
@@ -59,9 +61,9 @@ impl Senders {
         }
     }
 
-    /// A node's counts came from this address, at this time. If there are too many addresses, the
-    /// one that was silent longest is forgotten. Addresses are counted and not node ids, because a
-    /// connection proves only its address.
+    /// Notes that a node's counts came from this address at this time. If there are too many
+    /// addresses, forgets the address that has been silent for the longest time. Addresses are
+    /// counted and not node ids, because a connection proves only its address.
     pub(crate) fn take(&self, from: IpAddr, at: u64) {
         let mut senders = self.senders();
         senders.insert(from.to_canonical(), at);
@@ -91,22 +93,22 @@ impl Senders {
     }
 }
 
-/// Receives the datagrams that come to an address of the analyzer.
+/// Receives the datagrams that are sent to an address of the analyzer.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) queue: mpsc::Receiver<Datagram>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) senders: Arc<Senders>,
-    /// Headers that were taken.
+    /// How many headers were received.
     pub(crate) headers: u64,
 }
 
 impl Receiver {
-    /// Listens on an address. `has_keys`: the cluster has a key or certificates.
+    /// Listens on an address. `has_keys` says whether the cluster has a key or certificates.
     ///
     /// # Errors
     ///
-    /// The address can't be listened on.
+    /// The address can't be used for listening.
     pub(crate) fn open(on: SocketAddr, has_keys: bool) -> Result<Self> {
         let socket = UdpSocket::bind(on).map_err(|error| not_listening(on, &error))?;
         let (to, queue) = sync_channel(QUEUE);
@@ -115,7 +117,8 @@ impl Receiver {
         let senders = Arc::new(Senders::new(has_keys));
         let believed = Arc::clone(&senders);
         let take = move || {
-            // One byte more than a datagram has, to recognize longer ones, which are refused.
+            // The buffer has one byte more than the longest datagram, to recognize longer ones,
+            // which are refused.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {
@@ -152,8 +155,8 @@ impl Receiver {
     }
 }
 
-/// The format does not say which node sends. Its address stands for it: IPv4's 32 bits, IPv6's
-/// last.
+/// The id for a sender's address, because the format has no node id: the 32 bits of an IPv4
+/// address, or the last 32 bits of an IPv6 address.
 fn sender(ip: IpAddr) -> NodeId {
     NodeId(match ip {
         IpAddr::V4(ip) => ip.to_bits(),
@@ -172,10 +175,10 @@ mod tests {
         assert!(!senders.has(node));
         senders.take("::ffff:10.0.0.1".parse().unwrap(), 1);
         assert!(senders.has(node) && !senders.has(stranger));
-        // Counts in the names of many nodes have one address.
+        // One address sends counts in the names of many nodes.
         (2..10_000).for_each(|at| senders.take(faulty, at));
         assert!(senders.has(node));
-        // 10,000 addresses beside a node that goes on sending its counts.
+        // There are 10,000 other addresses, and a node that still sends its counts.
         for number in 0..10_000_u32 {
             senders.take(
                 IpAddr::from(number.to_be_bytes()),

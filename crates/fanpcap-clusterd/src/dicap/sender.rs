@@ -1,4 +1,4 @@
-//! Sends packets' first bytes to an analyzer, and never waits.
+//! Sends packets' first bytes to an analyzer in datagrams, and never waits.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,17 +10,17 @@ use fanpcap_cluster::dicap::{DatagramBuilder, HEADER_BYTES};
 pub(crate) struct Sender {
     socket: UdpSocket,
     builder: DatagramBuilder,
-    /// Headers that were sent, and that were not.
+    /// Headers that were sent, and headers that could not be sent.
     pub(crate) sent: u64,
     pub(crate) lost: u64,
 }
 
 impl Sender {
-    /// Sends to this address.
+    /// Opens a socket that sends to this address.
     ///
     /// # Errors
     ///
-    /// There is no socket for it.
+    /// The socket can't be opened.
     pub(crate) fn open(to: SocketAddr) -> io::Result<Self> {
         let socket = match to {
             SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
@@ -36,14 +36,14 @@ impl Sender {
         })
     }
 
-    /// Sends a packet's first bytes with the next full datagram.
+    /// Adds a packet's first bytes to a datagram, and sends the datagram if it is full.
     pub(crate) fn push(&mut self, packet: &[u8]) {
         if let Some(datagram) = self.builder.push(packet) {
             self.send(&datagram);
         }
     }
 
-    /// Sends what waits for its datagram to be full.
+    /// Sends the datagram that is not full yet.
     pub(crate) fn flush(&mut self) {
         if let Some(datagram) = self.builder.flush() {
             self.send(&datagram);

@@ -1,4 +1,5 @@
-//! The credentials to speak for a cluster: the cluster's keys, and the process's own secret.
+//! The credentials of a participant of the cluster: the cluster's keys, and the process's own
+//! secret.
 
 use std::time::Duration;
 
@@ -16,13 +17,14 @@ pub(super) fn endpoint(conf: &Conf, me: Peer) -> Result<Endpoint> {
     Ok(Endpoint::new(me, cluster, keys(conf)?, secret))
 }
 
-/// Reads the keys again. The first one seals; both are accepted.
+/// Reads the keys again. The first key seals; both keys are accepted.
 pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     let keys = credentials::keys(conf)?;
     keys.context("the settings name no key_file for the control messages")
 }
 
-/// The time between attempts, pulses and ballots: a fifth of the time between heartbeats.
+/// The time between attempts, between pulses, and between ballots: a fifth of the time between
+/// heartbeats.
 pub(super) fn beat(heartbeat: Duration) -> Duration {
     heartbeat / 5
 }

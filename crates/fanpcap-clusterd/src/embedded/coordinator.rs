@@ -18,7 +18,7 @@ use super::store::Store;
 use crate::conf::{Conf, Embedded};
 use crate::coordination::CoordinatorSide;
 
-/// A coordinator's side.
+/// A coordinator's side of the engine.
 #[derive(Debug)]
 pub struct EmbeddedCoordinator {
     end: CoordinatorEnd,
@@ -31,21 +31,22 @@ pub struct EmbeddedCoordinator {
 #[derive(Debug)]
 struct Unstored {
     error: io::Error,
-    /// When writing is tried again, by the sockets' time.
+    /// When writing is tried again, by the clock of the sockets.
     next: Duration,
 }
 
-/// The time between attempts to store.
+/// The time between attempts to write the file.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
-    /// The coordinator at the first of the settings' addresses that this machine has. `desired`
-    /// comes from the settings. Drained nodes and weights come from the coordinator's file in
-    /// `directory`, which has its state before the restart, or from another coordinator.
+    /// Opens the coordinator whose address is the first of the settings' addresses that this
+    /// machine has. `desired` comes from the settings. Drained nodes and weights come either from
+    /// another coordinator, or from the coordinator's own file in `directory`, which holds its
+    /// state before the restart.
     ///
     /// # Errors
     ///
-    /// The settings are not valid, a key can't be read, or there can be no socket.
+    /// The settings are not valid, a key can't be read, or a socket can't be opened.
     pub fn new(
         conf: &Conf,
         embedded: &Embedded,
@@ -90,13 +91,13 @@ impl EmbeddedCoordinator {
         })
     }
 
-    /// How many control messages were refused for this cause.
+    /// How many control messages were refused for `cause`.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.end.refused(cause)
     }
 
-    /// Stores what has changed, then sends. While the file can't be written, nothing is sent, so
-    /// that a standby takes over.
+    /// Stores the changed state, and then sends messages. While the file can't be written, nothing
+    /// is sent, so that a standby takes over.
     fn flush(&mut self) {
         self.store();
         while let Some((to, datagram)) = self.end.outgoing() {
@@ -128,8 +129,8 @@ impl EmbeddedCoordinator {
     }
 }
 
-/// Opens a socket on the first address that is this machine's. Its index among the addresses is the
-/// coordinator's number.
+/// Opens a socket on the first address that belongs to this machine. The index of the address is
+/// the coordinator's number.
 fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, ControlSockets)> {
     if addresses.len() > usize::from(COORDINATORS) {
         bail!("a cluster has at most {COORDINATORS} coordinators");
@@ -145,8 +146,8 @@ fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, ControlSockets)> {
     }
     let all: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     bail!(
-        "none of the addresses in 'coordinators' is this machine's: {}; run the coordinator \
-         where one of them is",
+        "this machine has none of the addresses in 'coordinators': {}; run the coordinator on \
+         a machine that has one",
         all.join(", ")
     )
 }
@@ -155,14 +156,14 @@ impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.sockets.now() + wait;
         loop {
-            // Waiting datagrams are read before a silence is judged, because storing may have taken
-            // long.
+            // Reads waiting datagrams before it decides that a sender is silent, because storing
+            // may have taken long.
             let limit = until
                 .min(self.end.wake())
                 .saturating_sub(self.sockets.now());
             let (sockets, end) = (&mut self.sockets, &mut self.end);
             let received = sockets.receive(limit, |now, from, datagram| {
-                // Refused datagrams are counted.
+                // `end` counts refused datagrams.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;

@@ -12,7 +12,7 @@ use super::sockets::ControlSockets;
 use crate::conf::{Conf, Embedded};
 use crate::coordination::NodeSide;
 
-/// A node's side.
+/// A node's side of the engine.
 #[derive(Debug)]
 pub struct EmbeddedNode {
     end: NodeEnd,
@@ -20,11 +20,12 @@ pub struct EmbeddedNode {
 }
 
 impl EmbeddedNode {
-    /// A node with this announcement. It joins with the first [`NodeSide::poll`].
+    /// Opens a node with this announcement. The node joins the cluster at the first
+    /// [`NodeSide::poll`].
     ///
     /// # Errors
     ///
-    /// The settings are not valid, a key can't be read, or there can be no socket.
+    /// The settings are not valid, a key can't be read, or a socket can't be opened.
     pub fn new(conf: &Conf, embedded: &Embedded, announcement: Announcement) -> Result<Self> {
         let me = Peer {
             role: Role::Node,
@@ -47,7 +48,7 @@ impl EmbeddedNode {
         Ok(Self { end, sockets })
     }
 
-    /// How many control messages were refused for this cause.
+    /// How many control messages were refused for `cause`.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.end.refused(cause)
     }
@@ -78,7 +79,7 @@ impl NodeSide for EmbeddedNode {
             let limit = until.min(self.end.wake()).saturating_sub(now);
             let (sockets, end) = (&mut self.sockets, &mut self.end);
             let received = sockets.receive(limit, |now, from, datagram| {
-                // Refused datagrams are counted.
+                // `end` counts refused datagrams.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;

@@ -14,10 +14,10 @@ use crate::conf::{Conf, Embedded};
 use crate::coordination::OperatorSide;
 use crate::keyring::random;
 
-/// How long a command waits for the active coordinator: an election and more.
+/// How long a command waits for the active coordinator. An election takes less time.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// An operator's side.
+/// An operator's side of the engine.
 #[derive(Debug)]
 pub struct EmbeddedOperator {
     conf: Conf,
@@ -25,7 +25,7 @@ pub struct EmbeddedOperator {
 }
 
 impl EmbeddedOperator {
-    /// A command to the coordinators of these settings.
+    /// A command to the coordinators that the settings name.
     pub fn new(conf: &Conf, embedded: &Embedded) -> Self {
         Self {
             conf: conf.clone(),
@@ -33,7 +33,7 @@ impl EmbeddedOperator {
         }
     }
 
-    /// The cluster's status from the active coordinator.
+    /// Asks the active coordinator for the cluster's status.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl EmbeddedOperator {
         }
     }
 
-    /// Asks the active coordinator.
+    /// Sends a request to the active coordinator, and returns its reply.
     fn ask(&self, request: Request) -> Result<Reply> {
         let me = Peer {
             role: Role::Operator,
@@ -66,7 +66,7 @@ impl EmbeddedOperator {
             }
             let limit = end.wake().saturating_sub(sockets.now());
             let received = sockets.receive(limit, |now, from, datagram| {
-                // A refused datagram was sent without the key, or is an old reply.
+                // A refused datagram was sent without the key, or is a reply to an earlier request.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for the coordinator's reply")?;
@@ -76,8 +76,8 @@ impl EmbeddedOperator {
         bail!(
             "no active coordinator replied; asked {tried} with the keys of the settings: does \
              'fanpcap coordinator' run there? It leads some seconds after its start. If the \
-             settings name several coordinators, it leads only after it has heard a node or another \
-             one"
+             settings name several coordinators, it leads only after it has received a message \
+             of a node or of another coordinator"
         )
     }
 }
@@ -105,7 +105,7 @@ impl OperatorSide for EmbeddedOperator {
                 live: live.collect(),
                 topology: status.topology,
                 desired: status.desired,
-                // Only the leader needs this.
+                // Only the leader needs this value.
                 is_outrun: false,
             },
         })

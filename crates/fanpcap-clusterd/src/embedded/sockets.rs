@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::DATAGRAM;
 use fanpcap_linux::wait::events;
 
-/// Most datagrams that are taken before replies are sent.
+/// Maximum number of datagrams that are received before replies are sent.
 const BATCH: usize = 256;
 
 /// The longest single wait for datagrams.
@@ -19,10 +19,10 @@ const NAP: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct ControlSockets {
     own: UdpSocket,
-    /// Listens to a multicast group.
+    /// A socket that listens to a multicast group.
     group: Option<UdpSocket>,
     began: Instant,
-    /// Datagrams that could not be sent. The protocol repeats what matters.
+    /// How many datagrams could not be sent. The protocol repeats important messages.
     unsent: u64,
 }
 
@@ -39,7 +39,8 @@ impl ControlSockets {
         })
     }
 
-    /// A socket on any port, of the family of `others`. `local` is the address to send from.
+    /// Opens a socket on any port, for the address family of `others`. `local` is the source
+    /// address.
     pub(super) fn towards(others: &[SocketAddr], local: Option<IpAddr>) -> Result<Self> {
         let first = others
             .first()
@@ -55,7 +56,7 @@ impl ControlSockets {
         Self::new(local).with_context(|| format!("opening the control socket on {local}"))
     }
 
-    /// Also listens to a multicast group, on the device of the address `local`.
+    /// Also listens to a multicast group, on the device with the address `local`.
     pub(super) fn listen(&mut self, group: SocketAddr, local: Option<IpAddr>) -> Result<()> {
         let listen = || {
             let socket = UdpSocket::bind(group)?;
@@ -74,7 +75,7 @@ impl ControlSockets {
         Ok(())
     }
 
-    /// Sets how many routers a multicast message may pass. Linux has no such option for IPv6 here.
+    /// Sets how many routers a multicast message may pass. Does nothing with IPv6.
     pub(super) fn set_multicast_ttl(&self, ttl: u8) -> io::Result<()> {
         match self.own.local_addr()? {
             SocketAddr::V4(_) => self.own.set_multicast_ttl_v4(u32::from(ttl)),
@@ -87,14 +88,14 @@ impl ControlSockets {
         self.began.elapsed()
     }
 
-    /// Sends a datagram. An unreachable machine or network is no error here.
+    /// Sends a datagram. It is no error if the machine or the network is unreachable.
     pub(super) fn send(&mut self, to: SocketAddr, datagram: &[u8]) {
         if self.own.send_to(datagram, to).is_err() {
             self.unsent += 1;
         }
     }
 
-    /// Waits at most `limit` for datagrams and passes all that have come to `take`.
+    /// Waits at most `limit` for datagrams, and passes all datagrams that have come to `take`.
     pub(super) fn receive(
         &mut self,
         limit: Duration,
@@ -106,14 +107,14 @@ impl ControlSockets {
             .collect();
         let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         events::poll(&fds, Some(limit.min(NAP)))?;
-        // One byte more than the longest message, to recognize longer datagrams.
+        // The buffer has one byte more than the longest message, to recognize longer datagrams.
         let mut buffer = [0; DATAGRAM + 1];
         for socket in sockets {
             for _ in 0..BATCH {
                 match socket.recv_from(&mut buffer) {
                     Ok((len, from)) => take(self.began.elapsed(), from, &buffer[..len]),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // A peer's machine has answered that its port is closed.
+                    // The machine of a peer has answered that the peer's port is closed.
                     Err(_) => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! A coordinator's file: its state, for the time after a restart.
+//! A coordinator's file: its state, which it reads after a restart.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::control::{BodyError, ClusterId, State};
 use fanpcap_linux::file::directory::open_regular;
 
-/// Longest file.
+/// Maximum size of the file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// A coordinator's file.
@@ -17,8 +17,8 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct Store(PathBuf);
 
 impl Store {
-    /// Opens the file of a cluster's coordinator with this number, and reads its state; no file
-    /// means no state.
+    /// Opens the file of the cluster's coordinator `number`, and reads its state. Without a file,
+    /// there is no state.
     pub(super) fn open(
         directory: &Path,
         cluster: ClusterId,
@@ -55,11 +55,12 @@ impl Store {
         &self.0
     }
 
-    /// Replaces the file's contents. It has the initial value of the hash, so only its owner may
-    /// read it.
+    /// Replaces the file's contents. The file has the initial value of the hash, so only its owner
+    /// may read it.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
-        // A crash may have left this file. Anything else of this name is not written to.
+        // A coordinator that crashed may have left this file. Nothing is written to an existing
+        // file of this name.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -73,7 +74,7 @@ impl Store {
         file.write_all(&state.encode())?;
         file.sync_all()?;
         fs::rename(new, &self.0)?;
-        // The new name is there after a power cut only if the directory is on the disk too.
+        // After a power cut, the new name exists only if the directory was written to the disk too.
         let directory = self.0.parent().unwrap_or(Path::new("."));
         File::open(directory)?.sync_all()
     }
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// A topology without nodes, which nobody reads, as those of a later version.
+    /// A topology without nodes. It can't be read, like a topology of a later version.
     fn unreadable() -> Topology {
         Topology {
             epoch: 1,
@@ -126,7 +127,7 @@ mod tests {
         fs::write(&store.0, "garbage").unwrap();
         let error = open().unwrap_err();
         assert!(format!("{error:#}").contains("remove it"), "{error:#}");
-        // Refuses a pipe at the file's path, for reading and for writing.
+        // The path is a pipe, which is refused for reading and for writing.
         let path = store.0.clone();
         fs::remove_file(&path).unwrap();
         let opened = pipe::opened(&path, move |_| {

@@ -1,4 +1,4 @@
-//! The loop on an engine in memory, whose writes may fail.
+//! Tests of the loop on an engine in memory, whose writes may fail.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use fanpcap_testkit::Scratch;
 
 use super::*;
 
-/// An engine in memory. Its next write may fail.
+/// The state of an engine in memory. The next write may be made to fail.
 #[derive(Default)]
 struct Shared {
     view: View,
@@ -61,7 +61,7 @@ fn node(id: u32) -> LiveNode {
     }
 }
 
-/// Steps for so many milliseconds, and returns what was said.
+/// Runs the loop for `millis` milliseconds. Returns the messages that were logged, and the result.
 fn run(shared: &Rc<RefCell<Shared>>, millis: u64) -> (Vec<String>, Result<()>) {
     let said = Rc::new(RefCell::new(Vec::new()));
     let heard = Rc::clone(&said);
@@ -156,7 +156,7 @@ fn an_engine_that_refuses_ends_the_coordinator() {
     done.unwrap_err();
 }
 
-/// The file stays when the process is gone.
+/// The file with metrics still exists when the process has ended.
 #[test]
 fn the_last_metrics_say_that_it_leads_no_more() {
     let scratch = Scratch::new().unwrap();
