@@ -1,7 +1,8 @@
 //! The interface of coordination engines to nodes, coordinators and operators' commands.
 //!
-//! An engine that is out of reach is no error: nodes are fail-static and go on as before. So a call
-//! fails only if waiting does not help: a wrong key, a missing permission, a mistake in settings.
+//! If an engine is out of reach, its methods return no error: nodes keep capturing as before. A
+//! method fails only if waiting does not help: for example a wrong key, a missing permission, or a
+//! mistake in the settings.
 
 use std::time::Duration;
 
@@ -12,48 +13,49 @@ use fanpcap_cluster::{
 
 use crate::conf::Conf;
 
-/// A coordination engine as a node sees it.
+/// A coordination engine as used by a node.
 pub trait NodeSide {
     /// Sets the node's announcement. The engine joins the cluster with the first announcement.
     fn announce(&mut self, announcement: &Announcement);
 
-    /// Waits at most `wait` for events and returns them, the oldest first. Also keeps the node
+    /// Waits at most `wait` for events and returns them, the oldest first. This also keeps the node
     /// alive in the engine: call it at least once a second.
     ///
     /// # Errors
     ///
-    /// The engine or the system refuses. An engine that is out of reach is no error
+    /// The engine or the system refuses the call. An engine that is out of reach is no error
     /// ([`NodeEvent::Reach`]).
     fn poll(&mut self, wait: Duration) -> anyhow::Result<Vec<NodeEvent>>;
 
-    /// Acknowledges that the node now captures by the topology `revision`. The engine repeats it
-    /// until the coordinator has it.
+    /// Acknowledges that the node now captures by the topology `revision`. The engine repeats the
+    /// acknowledgement until the coordinator has received it.
     fn acknowledge(&mut self, revision: Revision);
 
-    /// Control messages that were refused for a wrong key or seal, and may be forged. Engines that
-    /// have no keys of their own count none.
+    /// How many control messages were refused for a wrong key or seal: they may be forged. Always 0
+    /// for engines without keys of their own.
     fn forged(&self) -> u64 {
         0
     }
 
-    /// Takes the keys that the settings name now. Engines without keys of their own have nothing to
-    /// do.
+    /// Reads the keys again from the files that the settings name now. Engines without keys of
+    /// their own do nothing.
     ///
     /// # Errors
     ///
-    /// A key can't be read. The old ones stay.
+    /// A key can't be read. Then the old keys stay.
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }
 }
 
-/// A coordination engine as a coordinator sees it.
+/// A coordination engine as used by a coordinator.
 pub trait CoordinatorSide {
     /// Waits at most `wait` for changes and returns the engine's present view.
     ///
     /// # Errors
     ///
-    /// The engine refuses, or the system does; where it is out of reach, the view does not lead.
+    /// The engine or the system refuses the call. If the engine is out of reach, this is no error,
+    /// but the view says that this coordinator does not lead.
     fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still has revision
@@ -61,57 +63,57 @@ pub trait CoordinatorSide {
     ///
     /// # Errors
     ///
-    /// [`WriteError`]. Then nothing was written, except perhaps with [`WriteError::Unknown`].
+    /// See [`WriteError`]. Nothing was written, except perhaps with [`WriteError::Unknown`].
     fn write(
         &mut self,
         topology: &Topology,
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError>;
 
-    /// The engine's present faults, a sentence each, for the operator.
+    /// The engine's present faults for the operator, one sentence each.
     fn troubles(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Takes the coordinator's notes on the cluster, a sentence each, for commands that ask for the
-    /// status. Engines without a place for notes drop them.
+    /// Publishes the coordinator's notes on the cluster, one sentence each, for commands that show
+    /// the status. Engines that can't store notes drop them.
     fn publish(&mut self, _notes: Vec<String>) {}
 
-    /// Control messages that were refused, by the cause's name. Engines without control messages
-    /// have none.
+    /// The numbers of refused control messages, each with the name of its cause. Empty for engines
+    /// without control messages.
     fn all_refused(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Takes the keys that the settings name now. Engines without keys of their own have nothing to
-    /// do.
+    /// Reads the keys again from the files that the settings name now. Engines without keys of
+    /// their own do nothing.
     ///
     /// # Errors
     ///
-    /// A key can't be read. The old ones stay.
+    /// A key can't be read. Then the old keys stay.
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// Gives up the lead, so that a standby takes over at once, and does not wait for this
-    /// coordinator's silence.
+    /// Gives up the lead. A standby then takes over at once, and need not wait until this
+    /// coordinator has been silent for long enough.
     fn resign(&mut self);
 }
 
-/// A coordination engine as an operator's command sees it.
+/// A coordination engine as used by an operator's command.
 pub trait OperatorSide {
     /// The cluster's status.
     ///
     /// # Errors
     ///
-    /// The engine is out of reach, or refuses.
+    /// The engine is out of reach, or refuses the call.
     fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
-    /// Makes a change. It holds until the operator makes another one, whichever coordinator is
-    /// active.
+    /// Makes a change. It stays in effect until the operator makes another change, even if another
+    /// coordinator becomes active.
     ///
     /// # Errors
     ///
-    /// The engine is out of reach, or refuses.
+    /// The engine is out of reach, or refuses the call.
     fn change(&mut self, change: &OperatorChange) -> anyhow::Result<()>;
 }

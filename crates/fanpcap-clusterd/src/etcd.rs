@@ -1,4 +1,4 @@
-//! The engine on etcd: connects the drivers with `fanpcap-etcd`.
+//! The engine on etcd: connects nodes, coordinators and commands with `fanpcap-etcd`.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
 use crate::conf::{Etcd, Located};
 use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 
-/// Connects a node with the cluster of this name. An etcd that is out of reach is waited for.
+/// Connects a node with the cluster of this name. If etcd is out of reach, the node keeps trying.
 ///
 /// # Errors
 ///
@@ -41,13 +41,13 @@ impl NodeSide for NodeLink {
     }
 }
 
-/// A coordinator's lease is this much shorter than a node's: etcd may need a second to end a lease,
-/// and a successor must lead within six seconds. etcd grants no lease below two seconds.
+/// A coordinator's lease is this much shorter than a node's. etcd may need a second to end a lease,
+/// and a successor must lead within six seconds. etcd grants no lease of less than two seconds.
 const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 
-/// Stands for election in the cluster of this name. Commands that read the election see `who`.
-/// `desired` comes from the settings; drained nodes and weights come from etcd.
+/// Stands for election in the cluster of this name. Commands that read the election show `who`.
+/// `desired` comes from the settings. Drained nodes and weights come from etcd.
 ///
 /// # Errors
 ///
@@ -91,7 +91,7 @@ impl CoordinatorSide for CoordinatorLink {
     }
 }
 
-/// A cluster's keys, for processes that are neither node nor coordinator.
+/// Access to a cluster's keys in etcd, for processes that are neither nodes nor coordinators.
 #[derive(Debug)]
 pub struct EtcdKeys {
     client: Client,
@@ -99,7 +99,7 @@ pub struct EtcdKeys {
 }
 
 impl EtcdKeys {
-    /// The keys of the cluster of this name.
+    /// Access to the keys of the cluster of this name.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl OperatorSide for EtcdKeys {
     }
 }
 
-/// The client that the settings ask for.
+/// The client with the settings' endpoints and credentials.
 fn client(conf: &Etcd) -> Result<Client> {
     let endpoints = conf.endpoints.iter().map(|text| text.parse());
     let path = |file: &Located<PathBuf>| file.value.clone();

@@ -12,7 +12,7 @@ use crate::coordination::{NodeSide, OperatorSide};
 /// The revision of a fixed topology.
 pub const FIXED: Revision = Revision(1);
 
-/// The note to the operator that explains why all nodes are shown as silent.
+/// The note to the operator that explains why the state of all nodes is unknown.
 pub(crate) const UNKNOWN: &str = "with 'engine = fixed' nodes report their state to nobody: ask \
      each node's service, for example 'systemctl status fanpcap-node'; there is no 'drain' and no 'weight'";
 
@@ -22,7 +22,7 @@ pub struct Fixed {
     news: Vec<NodeEvent>,
 }
 
-/// An operator's view of the engine `fixed`: the topology, without any live nodes.
+/// An operator's view of the engine `fixed`: the topology, and no live nodes.
 #[derive(Debug)]
 pub struct FixedOperator(pub Topology);
 
@@ -46,7 +46,7 @@ impl OperatorSide for FixedOperator {
 }
 
 impl Fixed {
-    /// An engine that gives its node this topology, and no other event.
+    /// An engine whose only event is this topology.
     pub fn new(topology: Topology) -> Self {
         let topology = NodeEvent::Topology(FIXED, Box::new(topology));
         Self {

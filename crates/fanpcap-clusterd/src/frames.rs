@@ -1,4 +1,4 @@
-//! The settings of the coordinator's frames in the mirrored stream.
+//! The settings for the coordinator's frames in the mirrored stream.
 
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::control::stream::FrameNumbers;
@@ -7,13 +7,13 @@ use fanpcap_linux::wait::clock::realtime_ns;
 
 use crate::conf::Conf;
 
-/// The cluster's number in frames.
+/// The number that identifies the cluster in frames.
 pub(crate) fn cluster(conf: &Conf) -> u32 {
     let [a, b, c, d, ..] = ClusterId::of_name(&conf.cluster).0.to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The frames' numbers by each of the cluster's keys. None where it has no key.
+/// The numbers of frames, for each of the cluster's keys; empty if the cluster has no key.
 ///
 /// # Errors
 ///

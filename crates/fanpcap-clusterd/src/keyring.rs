@@ -6,12 +6,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::tls::Tls;
 
-/// This process's credentials. Threads share it; a SIGHUP replaces its contents.
+/// This process's credentials. All threads share the keyring. A SIGHUP replaces its contents.
 #[derive(Debug, Default)]
 pub struct Keyring(RwLock<Option<Arc<Tls>>>);
 
 impl Keyring {
-    /// A keyring with these credentials; `None`: connections are made without TLS.
+    /// A keyring with these credentials. With `None`, connections are made without TLS.
     pub fn new(tls: Option<Tls>) -> Self {
         Self(RwLock::new(tls.map(Arc::new)))
     }
@@ -34,7 +34,7 @@ impl Keyring {
 ///
 /// # Errors
 ///
-/// The kernel's source of them can't be read.
+/// The kernel's source of random bytes can't be read.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,8 +1,8 @@
 //! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer` and `cluster`
 //! run.
 //!
-//! Decisions are made by `fanpcap-cluster`, which does no I/O. The code here has the sockets, the
-//! clocks and the files.
+//! The crate `fanpcap-cluster` makes the decisions, and does no I/O. The code here has the sockets,
+//! the clocks and the files.
 #![forbid(unsafe_code)]
 
 pub mod notify;
@@ -58,7 +58,7 @@ enum Command {
     Cluster(cluster::Arguments),
     #[command(hide = true)]
     Complete(complete::Arguments),
-    /// Tells its build, for the command
+    /// Prints its build, for the command
     #[command(hide = true)]
     Build,
 }

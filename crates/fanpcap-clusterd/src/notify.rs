@@ -1,5 +1,5 @@
-//! Reports a service's state to systemd (sd_notify(3)): a datagram to the socket that
-//! `NOTIFY_SOCKET` names. Without the variable nothing is sent.
+//! Reports a service's state to systemd (sd_notify(3)), by a datagram to the socket that
+//! `NOTIFY_SOCKET` names. Without this variable, nothing is sent.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// The socket that the environment names, if any.
+    /// The socket that the environment names. Without one, nothing is sent.
     pub fn from_environment() -> Self {
         Self::to(env::var_os("NOTIFY_SOCKET"))
     }
@@ -32,22 +32,23 @@ impl Notify {
         Self { socket }
     }
 
-    /// The service has started.
+    /// Reports that the service has started.
     pub fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The service is alive. Call this twice in the unit's `WatchdogSec`.
+    /// Reports that the service is alive. Call this at least twice in each `WatchdogSec` of the
+    /// unit.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
-    /// The service is about to end.
+    /// Reports that the service is about to end.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// One line on what the service does, for `systemctl status`.
+    /// Reports what the service does, in one line, for `systemctl status`.
     pub fn status(&self, line: &str) {
         let line: String = line.chars().filter(|c| !c.is_control()).collect();
         self.send(&format!("STATUS={line}"));
@@ -55,7 +56,7 @@ impl Notify {
 
     fn send(&self, message: &str) {
         if let Some((socket, address)) = &self.socket {
-            // There is nowhere to report an error.
+            // An error can't be reported anywhere, so it is ignored.
             let _ = socket.send_to_addr(message.as_bytes(), address);
         }
     }

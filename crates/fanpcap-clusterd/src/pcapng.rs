@@ -1,4 +1,4 @@
-//! pcapng blocks (draft-ietf-opsawg-pcapng), each whole in one buffer.
+//! pcapng blocks (draft-ietf-opsawg-pcapng), each complete in one buffer.
 
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::record::Record;
@@ -12,19 +12,19 @@ pub(crate) const INTERFACE: u32 = 1;
 pub(crate) const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
-/// Options of an interface: its name, its description, the resolution of its stamps.
+/// Options of an interface: its name, its description, the resolution of its time stamps.
 const IF_NAME: u16 = 2;
 const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 
-/// An option of a packet: the queue of the interface that the packet came by.
+/// An option of a packet: the queue of the interface at which the packet arrived.
 const EPB_QUEUE: u16 = 6;
 
-/// What the description of a node's interface begins with; the topology's revision follows.
+/// The beginning of the description of a node's interface. The topology's revision follows.
 const TOPOLOGY: &str = "topology ";
 const NODE: &str = "node ";
 
-/// The section header that a file begins with.
+/// The section header at the beginning of a file.
 pub(crate) fn section(to: &mut Vec<u8>) {
     block(to, SECTION, |to| {
         to.extend_from_slice(&BYTE_ORDER.to_le_bytes());
@@ -34,14 +34,14 @@ pub(crate) fn section(to: &mut Vec<u8>) {
     });
 }
 
-/// Bytes that a packet had on the wire, as far as the file says it: not fewer than were captured.
+/// A packet's length on the wire for the file: not less than the number of captured bytes.
 pub(crate) fn wire_length(record: &Record<'_>) -> u32 {
     let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     record.wire_length.max(captured)
 }
 
-/// A node's interface, for the packets that the node captured by the topology of this revision. Its
-/// stamps are in nanoseconds.
+/// The interface of a node, for packets that the node captured by the topology of this revision.
+/// Its time stamps are in nanoseconds.
 pub(crate) fn interface(to: &mut Vec<u8>, link: u16, (node, revision): (NodeId, Revision)) {
     block(to, INTERFACE, |to| {
         to.extend_from_slice(&u32::from(link).to_le_bytes());
@@ -57,7 +57,7 @@ pub(crate) fn interface(to: &mut Vec<u8>, link: u16, (node, revision): (NodeId, 
     });
 }
 
-/// The node and the revision of an interface with this name and this description.
+/// Reads the node and the revision from an interface's name and description.
 #[cfg(feature = "parquet")]
 pub(crate) fn origin(name: &str, description: &str) -> Option<(NodeId, Revision)> {
     let node = node(name.strip_prefix(NODE)?).ok()?;
@@ -65,7 +65,7 @@ pub(crate) fn origin(name: &str, description: &str) -> Option<(NodeId, Revision)
     Some((node, Revision(revision)))
 }
 
-/// A packet of that interface. Its queue is the packet's bucket.
+/// A packet of such an interface. Its queue is the packet's bucket.
 pub(crate) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
     let record = &packet.record;
     let length = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
@@ -94,7 +94,7 @@ fn pad(to: &mut Vec<u8>, length: usize) {
     to.resize(to.len() + length.next_multiple_of(4) - length, 0);
 }
 
-/// A block: its type, its length, its body, its length.
+/// A block: its type, its length, its body, and its length again.
 fn block(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let begin = to.len();
     to.extend_from_slice(&kind.to_le_bytes());

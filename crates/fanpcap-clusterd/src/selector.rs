@@ -21,8 +21,9 @@ use fanpcap_select::layout::{
 use fanpcap_select::{Action, Claim, Claims, Control, Program};
 pub use reading::Counts;
 
-/// A node's selection on one of its devices, which all have the same maps. If it is attached, it
-/// keeps running while its link, its program array and its ring buffers are open in some process.
+/// A node's selection on one of its devices. All devices of the node share the maps. An attached
+/// selection keeps running while a process has its link, its program array and its ring buffers
+/// open.
 #[derive(Debug)]
 pub struct Selector {
     program: LoadedProgram,
@@ -36,67 +37,66 @@ pub struct Selector {
 #[derive(Clone, Debug)]
 enum Destination {
     Host,
-    /// To a BPF program, or to the host.
+    /// To the BPF program in this array, or to the host if the array is empty.
     Next(Arc<ObjectArray>),
-    /// To ring buffers, one a lane.
+    /// To ring buffers, one for each lane.
     Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
 }
 
-/// The last beacon that came with a number that was announced.
+/// The last beacon with a number that was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastBeacon {
-    /// Its sequence.
+    /// The sequence of the beacon.
     pub sequence: u64,
-    /// When it was sent, in nanoseconds of TAI.
+    /// When the beacon was sent, in nanoseconds of TAI.
     pub sent_ns: u64,
-    /// When it came, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the beacon came, in nanoseconds of `CLOCK_MONOTONIC`.
     pub came_ns: u64,
 }
 
 const NAME: &str = "fanpcap_select";
 
 impl Selector {
-    /// Loads a selection without a table: all packets pass. A ring buffer has `ring_len` bytes, a
-    /// power of two and whole pages.
+    /// Loads a selection. Until it has a table, all packets pass. `ring_len` is the size of a ring
+    /// buffer in bytes: a power of two, and a multiple of the page size.
     ///
     /// # Errors
-    /// It can't be compiled, a bug, or the kernel does not load it.
+    /// The selection can't be compiled, which is a bug, or the kernel does not load it.
     pub fn load(program: &Program, ring_len: u32) -> Result<Self> {
         let object = compile(program)?;
         Self::load_object(&object, program, ring_len)
     }
 
-    /// As [`Selector::load`], of a selection that passes this node's packets to the BPF program in
+    /// Like [`Selector::load`], but the selection passes this node's packets to the BPF program in
     /// `next`.
     ///
     /// # Errors
-    /// It can't be compiled, a bug, or the kernel does not load it.
+    /// The selection can't be compiled, which is a bug, or the kernel does not load it.
     pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
         let object = compile(program)?;
         Self::load_ends(&object, program.lanes, Destination::Next(next.into()))
     }
 
-    /// Loads the selection of one more device: the same table selects there, and all is counted
-    /// together. `next` is as in [`Selector::load_before`], and another device has another one.
-    ///
+    /// Loads the selection for one more device. It selects by the same table and counts with the
+    /// same counters. `next` is as in [`Selector::load_before`]; each device has its own array.
     /// # Errors
-    /// As [`Selector::load`].
+    /// As in [`Selector::load`].
     pub fn load_beside(&self, program: &Program, next: Option<ObjectArray>) -> Result<Self> {
         let tables = (Arc::clone(&self.control), Arc::clone(&self.counts));
         let ends = next.map_or_else(|| self.ends.clone(), |next| Destination::Next(next.into()));
         Self::load_on(&compile(program)?, program.lanes, tables, ends)
     }
 
-    /// Whether both select by the same table.
+    /// Whether both selections use the same table.
     pub fn is_beside(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|it| ObjectId::of_map(it.control.as_fd()).ok());
         own.is_some() && own == others
     }
 
-    /// As [`Selector::load`], with another BPF program on the same maps: for trials.
+    /// Like [`Selector::load`], but with the BPF program `object` on the same maps, for tests.
     ///
     /// # Errors
-    /// It can't be compiled, a bug, or the kernel does not load it.
+    /// The selection can't be compiled, which is a bug, or the kernel does not load it.
     pub fn load_object(object: &Object, program: &Program, ring_len: u32) -> Result<Self> {
         let ends = Destination::create(program, ring_len).map_err(of_map)?;
         Self::load_ends(object, program.lanes, ends)
@@ -134,11 +134,11 @@ impl Selector {
         })
     }
 
-    /// The selection behind [`Selector::descriptors`] of another process, for the same number of
-    /// lanes and the same action.
+    /// Opens a selection by the [`Selector::descriptors`] of another process, which has the same
+    /// number of lanes and the same action.
     ///
     /// # Errors
-    /// `InvalidData` when they are not those of such a selection.
+    /// `InvalidData` if the descriptors are not those of such a selection.
     pub fn open(descriptors: Vec<OwnedFd>, lanes: Lanes, action: Action) -> io::Result<Self> {
         let mut all = descriptors.into_iter();
         let mut next = || all.next().ok_or(io::ErrorKind::InvalidData);
@@ -173,7 +173,7 @@ impl Selector {
         Ok(opened)
     }
 
-    /// All descriptors, for [`Selector::open`] in another process.
+    /// All descriptors of the selection, for [`Selector::open`] in another process.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mut all = vec![
             self.program.as_fd(),
@@ -191,11 +191,11 @@ impl Selector {
         all
     }
 
-    /// Attaches the BPF program to a device of the calling thread's network namespace, which
-    /// detaches it with the link.
+    /// Attaches the BPF program to a device of the calling thread's network namespace. When the
+    /// returned link is closed, the BPF program is detached.
     ///
     /// # Errors
-    /// As [`LoadedProgram::attach`].
+    /// As in [`LoadedProgram::attach`].
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         self.program.attach(ifindex, hook)
     }
@@ -205,7 +205,7 @@ impl Selector {
         &self.program
     }
 
-    /// The ring buffers, one for each lane; none in distribution mode.
+    /// The ring buffers, one for each lane; empty in distribution mode.
     pub fn rings(&self) -> &[RingBuffer] {
         match &self.ends {
             Destination::Host | Destination::Next(_) => &[],
@@ -213,31 +213,34 @@ impl Selector {
         }
     }
 
-    /// Makes the selection use these claims from now on, and marks captured packets with this mark.
-    /// Cancels a prepared table. First waits some milliseconds, until the BPF program processes no
-    /// packet by the table before the last.
+    /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
+    /// Cancels a prepared table. Before it writes the table, it waits some milliseconds until the
+    /// BPF program no longer processes any packet by the table that was in use before the present
+    /// one.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
         self.store(control::WORD, next.word());
     }
 
-    /// Makes the selection use these claims from the next topology update in the stream that has an
-    /// announced number. Replaces a table that was prepared before.
+    /// Makes the selection use these claims from the next topology update in the stream whose
+    /// number was announced. Replaces a table that was prepared before.
     pub fn prepare(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
         self.store(control::NEXT, next.word());
     }
 
-    /// Cancels a prepared table, and waits until the BPF program processes no frame that begins it.
-    /// If the table has begun by then, it stays, and the control word says so.
+    /// Cancels a prepared table, and waits until the BPF program processes no frame that could put
+    /// it into use. If the table is already in use by then, it stays, and the control word shows
+    /// it.
     pub fn take_back(&self) {
         self.forget_prepared();
         bpf::wait_for_programs();
     }
 
-    /// Announces the number of the frame with this sequence; 0: the frame is not accepted.
+    /// Announces the number of the frame with this sequence. With number 0, the frame is not
+    /// accepted.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => control::BEACONS,
@@ -251,7 +254,7 @@ impl Selector {
         Control::of_word(self.load_word(control::WORD))
     }
 
-    /// The last beacon; `None` before the first.
+    /// The last beacon; `None` before the first beacon.
     pub fn last_beacon(&self) -> Option<LastBeacon> {
         let beacons = self.cause(counts::BEACONS);
         let read = || {
@@ -262,7 +265,7 @@ impl Selector {
                 came_ns: at(2),
             }
         };
-        // A beacon that comes during the reading changes the values.
+        // If a beacon comes while its values are read, they change. So they are read again.
         let mut last = read();
         for _ in 0..8 {
             let again = read();
@@ -274,16 +277,17 @@ impl Selector {
         (beacons > 0).then_some(last)
     }
 
-    /// Cancels a prepared table. A packet that is being processed may still switch to it, so a
-    /// writer of the table waits for that packet.
+    /// Cancels a prepared table. The BPF program may be processing a packet that still puts the
+    /// table into use. So before a table is written, the writer waits until that packet was
+    /// processed.
     fn forget_prepared(&self) {
         self.store(control::NEXT, 0);
     }
 
-    /// Writes the table that is not in use, and returns the control word that puts it into use.
+    /// Writes the table that is not in use. Returns the control word that puts this table into use.
     ///
-    /// If a claim changes, the packets that were counted under it are moved along: the sum of
-    /// captured packets stays the same.
+    /// If a bucket's claim in this table changes, the bucket's sums are corrected by the packets
+    /// that the table has counted for the bucket. So the number of captured packets stays the same.
     fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
         bpf::wait_for_programs();
         let idle = self.control().idle();
@@ -308,8 +312,8 @@ impl Selector {
         Control::new(idle, mark)
     }
 
-    /// Changes a claim and the sums of its bucket. If the process dies in between,
-    /// [`Selector::open`] completes the change.
+    /// Changes a claim and the sums of its bucket. If the process dies before the change is
+    /// complete, [`Selector::open`] completes it.
     fn change(&self, place: u64, claim: u64, [sum, shared]: [u64; 2]) {
         for (at, word) in [(8, place), (16, claim), (24, sum), (32, shared), (0, 1)] {
             self.store(control::CHANGE + at, word);
@@ -333,7 +337,7 @@ impl Selector {
         self.store(control::CHANGE, 0);
     }
 
-    /// The claim at a place of both tables.
+    /// The claim at `place` in the two tables.
     fn claim(&self, place: usize) -> u8 {
         let byte = self.control.bytes().get(control::TABLES + place);
         byte.map_or(0, |byte| byte.load(Ordering::SeqCst))
@@ -351,12 +355,12 @@ impl Selector {
     }
 }
 
-/// Whether packets under this claim are this node's.
+/// Whether packets with this claim are this node's.
 fn is_own(claim: u8) -> bool {
     claim != Claim::Elsewhere as u8
 }
 
-/// Whether packets under this claim are another node's too.
+/// Whether packets with this claim are also another node's.
 fn is_shared(claim: u8) -> bool {
     claim == Claim::Shared as u8
 }

@@ -1,4 +1,4 @@
-//! The file with a program's metrics, for node_exporter's textfile collector.
+//! The file with a program's metrics, which node_exporter's textfile collector reads.
 
 use std::path::{Path, PathBuf};
 
@@ -7,31 +7,31 @@ use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
 
-/// Checks the value of an option such as --metrics when a program starts. Later failures do not end
-/// the program.
+/// Checks the file of an option such as --metrics when a program starts. If writing fails later,
+/// the program continues.
 ///
 /// # Errors
 ///
-/// No file can be written there.
+/// The file can't be written.
 pub(crate) fn check(option: &str, file: Option<&Path>) -> Result<()> {
     let checked = file.map_or(Ok(()), textfile::check);
     let shown = file.unwrap_or(Path::new("")).display();
     checked.with_context(|| format!("{option} {shown}"))
 }
 
-/// A file that is replaced atomically, such as one with metrics. A full disk does not end its
-/// program.
+/// A file whose content is replaced atomically, such as a file with metrics. If the disk is full,
+/// the program continues.
 #[derive(Debug)]
 pub(crate) struct Textfile {
     file: PathBuf,
-    /// The subcommand that writes the file.
+    /// The subcommand that writes the file, for messages.
     verb: &'static str,
     /// Whether the last write has failed.
     fails: bool,
 }
 
 impl Textfile {
-    /// The file of a subcommand.
+    /// The file that the subcommand `verb` writes.
     pub(crate) fn new(file: PathBuf, verb: &'static str) -> Self {
         Self {
             file,
@@ -40,12 +40,14 @@ impl Textfile {
         }
     }
 
-    /// Replaces the file. Reports when that begins to fail.
+    /// Replaces the file's content by these metrics. Reports a failure, unless the last write also
+    /// failed.
     pub(crate) fn write(&mut self, families: &[Family]) {
         self.write_text(&text(families));
     }
 
-    /// Replaces the file by this text. Reports when that begins to fail.
+    /// Replaces the file's content by this text. Reports a failure, unless the last write also
+    /// failed.
     pub(crate) fn write_text(&mut self, text: &str) {
         let written = textfile::write(&self.file, text);
         let fails = written.is_err();
@@ -60,7 +62,7 @@ impl Textfile {
 /// A metric's name, help and number.
 pub(crate) type Metric = (&'static str, &'static str, u64);
 
-/// A family of one sample with these labels for each metric.
+/// A family for each metric, with one sample that has these labels.
 pub(crate) fn families(
     kind: Kind,
     labels: &[Label],
@@ -87,7 +89,7 @@ pub(crate) fn family(
     }
 }
 
-/// Asserts that the manual has these metrics with their types, and no others of this prefix.
+/// Asserts that the manual has exactly these metrics with this prefix, and their types.
 #[cfg(test)]
 pub(crate) fn assert_documented(prefix: &str, families: &[Family]) {
     const PAGE: &str = include_str!("../../../docs/operating.md");

@@ -1,5 +1,5 @@
-//! TLS between nodes and analyzers. Both sides show a certificate that one authority has signed, or
-//! a public key that is derived from the cluster's key.
+//! TLS between nodes and analyzers. Each side shows a certificate that the cluster's authority has
+//! signed, or a public key that is derived from the cluster's key.
 
 mod raw_keys;
 mod words;
@@ -19,7 +19,7 @@ use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 pub use words::words;
 
-/// Largest file of certificates, in bytes.
+/// Maximum size of a file of certificates, in bytes.
 const FILE: u64 = 1 << 20;
 
 /// The files that TLS needs, in PEM.
@@ -27,9 +27,9 @@ const FILE: u64 = 1 << 20;
 pub struct TlsFiles {
     /// The authority that signs the certificates of both sides.
     pub ca: PathBuf,
-    /// Own certificate.
+    /// This side's certificate.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of `certificate`.
     pub key: PathBuf,
 }
 
@@ -42,7 +42,7 @@ pub enum Proof {
     Key,
 }
 
-/// The configurations of TLS, from the files as they were when read.
+/// The TLS configurations, made from the files as they were when they were read.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// How both sides authenticate.
@@ -54,12 +54,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Without certificates, by the cluster's keys. This side proves that it has the first one, and
-    /// accepts both.
+    /// TLS without certificates, with the cluster's keys. This side proves that it has the first
+    /// key, and accepts both keys.
     ///
     /// # Errors
     ///
-    /// The library refuses the keys.
+    /// The TLS library refuses the keys.
     pub fn of_keys(keys: &Keys) -> Result<Self> {
         let (client, server) = raw_keys::configs(keys).context("TLS by 'key_file'")?;
         Ok(Self {
@@ -73,7 +73,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// A file can't be read or is not valid, or the key is not the certificate's.
+    /// A file can't be read or is not valid, or the private key does not belong to the certificate.
     pub fn load(files: &TlsFiles) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();

@@ -1,18 +1,19 @@
-//! VLAN tags that a filter of the cluster does not see, because a device takes them out of frames.
+//! VLAN tags that a cluster's filter does not see, because a device removes the tags from frames.
 
 use fanpcap_linux::netlink::link::{self, Link};
 use fanpcap_select::Filter;
 use fanpcap_xdp::takes_tags;
 
-/// Warns once of each filter that does not see VLAN tags.
+/// Warns of each filter that does not see VLAN tags, once.
 #[derive(Debug, Default)]
 pub(crate) struct TagWarnings {
-    /// The last filter.
+    /// The filter of the last call.
     filter: Option<Filter>,
 }
 
 impl TagWarnings {
-    /// What an operator should know of this filter, unless it is the last one.
+    /// Warnings about this filter for the operator; none if the filter is the same as in the last
+    /// call.
     pub(crate) fn warnings(
         &mut self,
         filter: Option<&Filter>,
@@ -35,13 +36,13 @@ fn warning(taker: &str) -> String {
     )
 }
 
-/// The devices that take VLAN tags out of the frames that a device receives: this device, or its
-/// ports if it is a bond. Empty if the devices can't be listed.
+/// The devices that remove VLAN tags from the frames that a device receives: the device itself, or
+/// the ports if the device is a bond. Empty if the devices can't be listed.
 pub(crate) fn takers(ifindex: u32) -> Vec<String> {
     takers_of(ifindex, &link::links().unwrap_or_default(), takes_tags)
 }
 
-/// The command that leaves the tags in the frames of such a device.
+/// The command that makes a device leave the tags in its frames.
 pub(crate) fn command(taker: &str) -> String {
     format!("ethtool -K {taker} rxvlan off")
 }
@@ -100,7 +101,7 @@ mod tests {
         };
         assert_eq!(of(1, &[1, 3]), "eth1");
         assert_eq!(of(1, &[2, 3]), "");
-        // What the bond itself says does not matter.
+        // The setting of the bond itself has no effect.
         assert_eq!(of(2, &[2, 4]), "eth4");
         assert_eq!(of(9, &[1, 2, 3, 4]), "");
         assert_eq!(command("eth4"), "ethtool -K eth4 rxvlan off");

@@ -1,4 +1,4 @@
-//! `fanpcap cluster drain` and `weight`: the operator's changes of a node.
+//! `fanpcap cluster drain` and `weight`: changes that the operator makes to a node.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,13 +14,13 @@ use crate::conf::{self, Conf, PATH};
 use crate::coordination::OperatorSide;
 use crate::engine;
 
-/// Takes all buckets from a node, before it is stopped or if it is dead
+/// Takes all buckets from a node, before the node is stopped or when it is dead
 #[derive(Args, Debug)]
 pub(crate) struct Drain {
     /// The node's id
     #[arg(value_name = "NODE")]
     node: String,
-    /// Lets the node have buckets again
+    /// Allows the node to have buckets again
     #[arg(long)]
     undo: bool,
     /// The settings of the cluster
@@ -28,13 +28,13 @@ pub(crate) struct Drain {
     config: PathBuf,
 }
 
-/// Gives a node another share of the buckets, compared with the others
+/// Gives a node another share of the buckets, compared with the other nodes
 #[derive(Args, Debug)]
 pub(crate) struct Weight {
     /// The node's id
     #[arg(value_name = "NODE")]
     node: String,
-    /// The weight; without it, the one in the node's own settings counts again
+    /// The weight. Without it, the weight in the node's own settings is used again
     #[arg(value_name = "WEIGHT", value_parser = clap::value_parser!(u16).range(1..=i64::from(conf::WEIGHT_MAX)))]
     weight: Option<u16>,
     /// The settings of the cluster
@@ -61,7 +61,8 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
     make(&mut *engine::operator_side(&conf)?, node, &change)
 }
 
-/// Makes the change, unless the cluster does not know the node and the change undoes nothing.
+/// Makes the change. Refuses it if the cluster does not know the node, unless the change only
+/// undoes an earlier one.
 fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> Result<ExitCode> {
     let view = side.look()?.view;
     let is_live = view.live.iter().any(|live| live.announcement.node == node);
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use fanpcap_cluster::ClusterStatus;
 
-    /// A cluster in memory.
+    /// An operator's side with a cluster in memory.
     #[derive(Default)]
     struct Side(View);
 

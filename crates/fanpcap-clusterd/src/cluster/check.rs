@@ -1,4 +1,4 @@
-//! `fanpcap cluster check`: says what is wrong with a cluster.conf.
+//! `fanpcap cluster check`: finds mistakes in a cluster.conf.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use fanpcap_terminal::streams;
 use super::{doctor, selected};
 use crate::conf::{Conf, PATH, Role};
 
-/// Says what is wrong with a cluster.conf and the files that it names
+/// Finds mistakes in a cluster.conf, and in the files that it names
 ///
-/// These files are keys and certificates.
+/// The named files are keys and certificates.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The settings of the cluster
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// The settings, without --config
     #[arg(value_name = "FILE", hide = true, conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// Prints what is wrong on this machine, as JSON for `fanpcap doctor`
+    /// Prints the problems of this machine as JSON, for `fanpcap doctor`
     #[arg(long, hide = true)]
     doctor: bool,
 }
@@ -52,7 +52,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Notes about devices that this machine lacks. The file may be meant for other machines, too.
+/// Notes about devices that this machine does not have. The file may be meant for other machines,
+/// too.
 fn missing(conf: &Conf) -> String {
     let devices = conf.devices.iter().map(|name| ("device", name));
     let devices = devices.chain(conf.beacon.iter().map(|name| ("beacon", name)));

@@ -1,5 +1,5 @@
 //! Findings for `fanpcap doctor` on a machine of a capture cluster: what is wrong, why it matters,
-//! and which command mends it.
+//! and which command repairs it.
 
 mod device;
 
@@ -25,30 +25,30 @@ use device::{Device, tag_taker};
 /// How long doctor waits for a coordinator's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the names of selections in the kernel begin with.
+/// The beginning of the names of selections in the kernel.
 const SELECTION: &str = "fanpcap_select";
 
-/// The facts that findings follow from.
+/// The facts from which the findings follow.
 #[derive(Debug, Default)]
 struct Facts {
-    /// The settings' file, as it is named.
+    /// The settings' file, as the command line names it.
     file: String,
-    /// What is wrong with the settings, or with the files that they name.
+    /// What is wrong with the settings, or with the files that the settings name.
     mistake: Option<Report>,
     devices: Vec<Device>,
-    /// Devices with a selection and without an agent.
+    /// Devices that have a selection, but no agent.
     orphans: Vec<String>,
-    /// Whether a cluster's stamps are taken here, and nothing keeps the clock in step.
+    /// Whether this machine takes time stamps for a cluster, and its clock is not synchronized.
     is_adrift: bool,
-    /// Why no coordinator is in reach, if none is.
+    /// Why no coordinator is in reach; `None` if a coordinator replied.
     unled: Option<String>,
-    /// Whether the topology has a filter; without a topology, the settings.
+    /// Whether the topology has a filter. Without a topology, whether the settings have one.
     has_filter: bool,
-    /// The node that runs here.
+    /// The node that runs on this machine.
     node: Option<Node>,
 }
 
-/// A node, and what it gets.
+/// A node, and the packets that it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     device: String,
@@ -60,7 +60,7 @@ struct Node {
 #[derive(Debug)]
 struct Finding {
     name: &'static str,
-    /// `refuses`, `loses` or `distorts`, as doctor has it.
+    /// `refuses`, `loses` or `distorts`, as in the other findings of doctor.
     effect: &'static str,
     place: String,
     what: String,
@@ -68,11 +68,11 @@ struct Finding {
     fix: String,
 }
 
-/// The findings at this machine, as one JSON object.
+/// The findings on this machine, as one JSON object.
 ///
 /// # Errors
 ///
-/// The kernel does not list its devices.
+/// The kernel does not list this machine's devices.
 pub(crate) fn json(file: &Path) -> Result<Value> {
     let facts = Facts::read(file)?;
     let node = facts.node.as_ref().map(|it| {
@@ -174,12 +174,12 @@ impl Facts {
     }
 }
 
-/// The finding of a mistake in settings, or in a file that they name.
+/// The finding for a mistake in the settings, or in a file that the settings name.
 fn mistake(report: &Report, file: &str) -> Finding {
     let place = report.place.as_ref();
     let at = place.map(|it| format!("{}:{}:{}", it.source, it.line, it.column));
     let hint = report.hint.as_ref().map(|hint| format!("; {hint}"));
-    // A message about a file ends with the command that mends it.
+    // A message about a file ends with the command that repairs the file.
     let named = report.message.split("; '").nth(1);
     let command = named.and_then(|rest| rest.strip_suffix('\''));
     let line = place.map(|it| format!("sed -i '{}s/^/# /' {}", it.line, it.source));
@@ -215,7 +215,7 @@ fn orphan(device: &str) -> Finding {
     }
 }
 
-/// The devices with a selection and without an agent.
+/// The devices that have a selection, but no agent.
 fn orphans() -> Result<Vec<String>> {
     let mut orphans = Vec::new();
     for link in link::links()? {
@@ -223,7 +223,7 @@ fn orphans() -> Result<Vec<String>> {
             continue;
         };
         let is_selection = bpf::program_name(xdp.program).is_ok_and(|it| it.starts_with(SELECTION));
-        // If the lock can't be read, there is no finding.
+        // If the lock can't be read, the device is not reported.
         if is_selection && matches!(pins::has_agent(link.index), Ok(false)) {
             orphans.push(link.name);
         }
@@ -231,12 +231,12 @@ fn orphans() -> Result<Vec<String>> {
     Ok(orphans)
 }
 
-/// What the leading coordinator's topology selects by; `None` without a topology, or where the
-/// cluster has no coordinator.
+/// The leading coordinator's topology; `None` if there is no topology, or if the cluster has no
+/// coordinator.
 ///
 /// # Errors
 ///
-/// Why no coordinator is in reach.
+/// The reason why no coordinator is in reach.
 fn leader(conf: Conf) -> Result<Option<Box<Topology>>, String> {
     if matches!(conf.engine, Engine::Fixed(_)) {
         return Ok(None);
@@ -244,7 +244,7 @@ fn leader(conf: Conf) -> Result<Option<Box<Topology>>, String> {
     let (to, answer) = channel();
     let look = move || {
         let status = engine::operator_side(&conf).and_then(|mut side| side.look());
-        // The caller may not wait any more.
+        // This fails if the caller no longer waits.
         let _ = to.send(status.map(|it| {
             let topology = it.view.topology.map(|(_, topology)| topology);
             it.leader.map(|_| topology)
@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// The manual's page of the findings.
+    /// The page of the manual that lists the findings.
     const PAGE: &str = include_str!("../../../../docs/doctor.md");
 
     fn found(facts: &Facts) -> Vec<(&'static str, &'static str, String)> {
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(fix, "ip address flush dev eth1");
         assert!(only(&of(true, true, true)).2.starts_with("ip link"));
         assert!(only(&of(false, false, false)).2.starts_with("ip link"));
-        // What else is wrong keeps the node from it.
+        // The device is also refused, so only that is reported.
         let (name, effect, fix) = only(&of(true, false, false));
         assert_eq!((name, effect), ("silent-device", "loses"));
         assert!(fix.starts_with("ethtool eth1"), "{fix}");

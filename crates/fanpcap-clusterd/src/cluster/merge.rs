@@ -1,13 +1,13 @@
-//! `fanpcap cluster merge`: one capture of the nodes' captures, without doubles.
+//! `fanpcap cluster merge`: merges the nodes' captures into one capture without doubles.
 //!
-//! In distribution mode two nodes have the same packet while a bucket moved, or while a node was
-//! cut off from the others. Under most keys equal packets have the same bucket, and so the same
+//! In distribution mode, two nodes have the same packet while its bucket moves, or while a node is
+//! cut off from the others. With most keys, equal packets have the same bucket, and so the same
 //! owner. So equal packets of two files are doubles, and equal packets of one file are true
 //! repeats.
 //!
-//! If the packet's turn selects the bucket (`round_robin`), a packet's repeat has another bucket,
-//! and another node may capture it. Then equal packets of two files are duplicates only while
-//! buckets moved.
+//! With `round_robin`, the packet's turn selects the bucket. Then a packet's repeat has another
+//! bucket, and another node may capture it. So equal packets of two files are doubles only while
+//! buckets move.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -24,26 +24,26 @@ use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, PATH, SELECTIONS};
 
-/// Merges the nodes' captures into one that has each packet once
+/// Merges the nodes' captures into one capture that has each packet once
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The captures, one of each node: pcap or pcapng
+    /// The captures, one for each node: pcap or pcapng
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The merged capture; '-': standard output
+    /// The merged capture; '-' for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Milliseconds by which the stamps of duplicates may differ
+    /// Milliseconds by which the time stamps of duplicates may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     window: u64,
-    /// The settings of the cluster, if this machine has them: they say how packets are selected
+    /// The settings of the cluster, if this machine has them: they contain how packets are selected
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// How packets were selected, instead of the settings' value; by default 'packet'
+    /// How packets were selected, instead of the settings' value. The default is 'packet'
     #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(SELECTIONS))]
     select: Option<String>,
-    /// When buckets moved, in seconds since 1970; may be given several times. Under round_robin and
-    /// sequence there are duplicates only at these times
+    /// When buckets moved, in seconds since 1970. May be given several times. Under round_robin and
+    /// sequence, there are duplicates only at these times
     #[arg(long, value_name = "FROM..UNTIL")]
     moved: Vec<MoveTime>,
 }
@@ -72,15 +72,15 @@ impl FromStr for MoveTime {
     }
 }
 
-/// Which packets are compared.
+/// The packets that are compared with others.
 struct ComparedPackets {
-    /// If set, only packets with a stamp in one of these ranges.
+    /// If set, only packets with a time stamp in one of these ranges are compared.
     only: Option<Vec<RangeInclusive<u64>>>,
 }
 
 impl ComparedPackets {
-    /// The packets that may be duplicates under this key, with stamps up to `window` nanoseconds
-    /// apart.
+    /// The packets that may be doubles under this key. The time stamps of doubles differ by at most
+    /// `window` nanoseconds.
     fn of(key: Key, moved: &[MoveTime], window: u64) -> Self {
         let wider = |MoveTime(times): &MoveTime| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)
@@ -96,7 +96,7 @@ impl ComparedPackets {
     }
 }
 
-/// How the cluster's packets were selected.
+/// By which key the cluster's packets were selected.
 fn key(arguments: &Arguments) -> Result<Key> {
     match &arguments.select {
         Some(word) => Ok(Key::named(word).unwrap_or_default()),
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut deduplicator = Deduplicator::new(window, seed);
     let mut keep = |file: usize, stamp: u64, wire_length: u32, captured: &[u8]| {
         let file = u16::try_from(file).unwrap_or(u16::MAX);
-        // A file does not say packets' buckets.
+        // A capture file does not contain the packets' buckets.
         !compared.has(stamp) || !deduplicator.is_double(stamp, file, (0, wire_length, captured))
     };
     let merged = fanpcap_merge::merge_kept(&arguments.files, &arguments.output, &mut keep)?;
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// What is left of two files, under the key of this word.
+    /// The packets that remain after two files are merged, under the key with this name.
     fn merged(select: &str, moved: &[&str], one: &[(u64, &[u8])], two: &[(u64, &[u8])]) -> Vec<u8> {
         let scratch = Scratch::new().unwrap();
         let paths = ["1.pcap", "2.pcap", "all.pcap"].map(|name| scratch.file(name));
@@ -192,7 +192,7 @@ mod tests {
         let two: [(u64, &[u8]); 3] = [(1001, b"a"), (4001, b"b"), (9001, b"c")];
         let select = "round_robin";
         assert_eq!(merged(select, &[], &one, &two), b"aabbcc");
-        // The stamps of two nodes differ.
+        // The time stamps of the two nodes differ.
         assert_eq!(merged(select, &["4.1..5"], &one, &two), b"aabcc");
         let twice = ["0.999..1.5", "9..9"];
         assert_eq!(merged(select, &twice, &one, &two), b"abbc");

@@ -1,4 +1,5 @@
-//! `fanpcap cluster parquet`: an analyzer's files as Parquet, for queries over many packets.
+//! `fanpcap cluster parquet`: converts an analyzer's files to Parquet, for queries over many
+//! packets.
 
 use std::fs::{self, DirBuilder, File, FileTimes, Permissions};
 use std::mem;
@@ -20,19 +21,20 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::pcapng;
 
-/// Writes a Parquet file, with a row for each packet, for each file of an analyzer
+/// Converts each file of an analyzer to a Parquet file with a row for each packet
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The files that 'fanpcap analyzer' wrote
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the Parquet files go. One that is as old as its source is not written again
+    /// Where the Parquet files go. A file is not written again if it is as old as its source
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
 
 /// The columns: `time` in nanoseconds since 1970, the node's id, the bucket, the revision of the
-/// topology by which the node captured it, the bytes on the wire, and the first of these bytes.
+/// topology by which the node captured the packet, the length on the wire, and the packet's first
+/// bytes.
 const COLUMNS: &str = "message record {
     required int64 time (TIMESTAMP(NANOS, true));
     required int32 node (INTEGER(32, false));
@@ -42,11 +44,11 @@ const COLUMNS: &str = "message record {
     required binary header;
 }";
 
-/// Packets that are written at once.
+/// Maximum number of packets that are written at once.
 const ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
-/// Packets that wait to be written, by column. The types of numbers are Parquet's: the bits are
-/// those of unsigned numbers.
+/// Packets that wait to be written, by column. Parquet has signed numbers; their bits are the bits
+/// of the unsigned values.
 #[derive(Default)]
 struct Rows {
     time: Vec<i64>,
@@ -78,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name of a file's Parquet file, which is the same after the file was compressed.
+/// The name of a file's Parquet file. It stays the same if the file is compressed later.
 fn name(path: &Path) -> Option<PathBuf> {
     let name = Path::new(path.file_name()?);
     let is_compressed = name.extension().is_some_and(|end| end == "zst");
@@ -90,7 +92,7 @@ fn name(path: &Path) -> Option<PathBuf> {
     Some(Path::new(plain).with_extension("parquet"))
 }
 
-/// Converts a file; `None` if this was done after the file was last written.
+/// Converts a file; `None` if this was already done after the file was last written.
 fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
     let changed = |path: &Path| fs::metadata(path)?.modified();
     let time = changed(path)?;
@@ -114,7 +116,8 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // The time before the source was read: the analyzer may still write the source.
+    // Sets the time that the source had before it was read: the analyzer may still write the
+    // source.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))
@@ -150,7 +153,7 @@ impl Rows {
     }
 }
 
-/// The number with the same bits.
+/// The signed number with the same bits.
 fn signed(number: u64) -> i64 {
     i64::from_ne_bytes(number.to_ne_bytes())
 }
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(convert(&source, &table).unwrap(), None);
         let compressed = PathBuf::from("a/records-1.5.pcapng.zst");
         assert_eq!(name(&compressed), Some("records-1.5.parquet".into()));
-        // The analyzer goes on with the file, and is killed within a packet.
+        // The analyzer continues the file, and is killed while it writes a packet.
         let more = written(&packets[..1]);
         let mut file = OpenOptions::new().append(true).open(&source).unwrap();
         file.write_all(&more[..more.len() - 4]).unwrap();

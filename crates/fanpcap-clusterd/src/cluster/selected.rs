@@ -1,8 +1,8 @@
-//! What each node of a cluster gets, in words.
+//! Describes which packets each node of a cluster gets.
 
 use fanpcap_select::Key;
 
-/// What each node gets, and for whom that is right.
+/// Which packets each node gets, and for which programs this is suitable.
 pub(super) fn gets(key: Key) -> &'static str {
     match key {
         Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",

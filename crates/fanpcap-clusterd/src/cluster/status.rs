@@ -1,4 +1,4 @@
-//! `fanpcap cluster status`: a cluster's nodes and their buckets.
+//! `fanpcap cluster status`: shows a cluster's nodes and their buckets.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -25,13 +25,13 @@ mod tests;
 
 /// Shows a cluster's coordinator, topology and nodes
 ///
-/// With several --config, it shows each cluster, and sums over them.
+/// With several --config, shows each cluster, and the sums over all clusters.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The settings of the cluster; again for each further cluster
+    /// The settings of the cluster. May be given again for each further cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: Vec<PathBuf>,
-    /// As one JSON object
+    /// Prints one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// A cluster's name, and what can be seen of it.
+/// A cluster's name, and its status as far as it can be read.
 fn look(file: &Path) -> Result<(String, ClusterStatus)> {
     let conf = Conf::load(file)?;
     let notice = WaitingNotice::of(&conf);
@@ -67,7 +67,7 @@ fn look(file: &Path) -> Result<(String, ClusterStatus)> {
     Ok((conf.cluster, status))
 }
 
-/// What an operator should know or do, a sentence each.
+/// What an operator should know or do, one sentence each.
 fn notes(status: &ClusterStatus) -> Vec<String> {
     let rows = rows(&status.view);
     let has_buckets =
@@ -124,14 +124,14 @@ fn notes(status: &ClusterStatus) -> Vec<String> {
 pub(crate) struct Row {
     pub(crate) node: NodeId,
     live: Option<LiveNode>,
-    /// Its weight in the topology; `None`: it is not in the topology.
+    /// The node's weight in the topology; `None` if the topology does not contain the node.
     weight: Option<u16>,
     /// Buckets that only this node owns.
     pub(crate) buckets: usize,
-    /// Buckets that it captures while they move.
+    /// Buckets that the node captures together with another node, while they move.
     moving: usize,
     is_drained: bool,
-    /// The cluster's topology.
+    /// The revision of the cluster's topology.
     revision: Option<Revision>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn rows(view: &View) -> Vec<Row> {
 }
 
 impl Row {
-    /// What the node does, in a word or two.
+    /// The node's state, in one word.
     pub(crate) fn state(&self) -> &'static str {
         let Some(live) = self.live else {
             return "silent";
@@ -182,7 +182,7 @@ impl Row {
         }
     }
 
-    /// Its version and settings; `None` for a silent node, and for an earlier version.
+    /// The node's version and settings; `None` if the node is silent or has an earlier version.
     pub(crate) fn setup(&self) -> Option<Setup> {
         self.live?.announcement.setup
     }

@@ -1,4 +1,4 @@
-//! `fanpcap cluster topology`: which node has which buckets.
+//! `fanpcap cluster topology`: shows which node has which buckets.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// As one JSON object
+    /// Prints one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -52,7 +52,7 @@ fn slots(owners: &Owners) -> Vec<Option<u8>> {
         .collect()
 }
 
-/// The topology without the hash's initial value, which is a secret.
+/// The topology without the hash's initial value, because that value is a secret.
 fn object(revision: Revision, topology: &Topology) -> Value {
     let nodes = topology.nodes.iter().map(|entry| {
         json!({
@@ -75,7 +75,8 @@ fn object(revision: Revision, topology: &Topology) -> Value {
     })
 }
 
-/// The nodes, then the slots of the buckets, 32 on a line. A line begins with its first bucket.
+/// The nodes, and then the slots of the buckets, 32 in each line. A line begins with the number of
+/// its first bucket.
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);

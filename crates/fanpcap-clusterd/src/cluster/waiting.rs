@@ -1,4 +1,4 @@
-//! Says what a command waits for if the cluster's engine does not reply soon.
+//! Prints what a command waits for, if the cluster's engine does not reply soon.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -8,16 +8,17 @@ use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Engine};
 
-/// How long a command is silent.
+/// For how long a command waits without a message.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Prints a line on standard error, unless it is dropped before [`SILENT`] has passed.
+/// Prints a line on standard error after [`SILENT`], unless this value was dropped before.
 pub(super) struct WaitingNotice {
     _waits: Sender<()>,
 }
 
 impl WaitingNotice {
-    /// A line that says which engine must reply. An engine in the settings alone replies at once.
+    /// A line that names the engine that must reply. The engine `fixed` replies at once, so it gets
+    /// no line.
     pub(super) fn of(conf: &Conf) -> Self {
         let (wait, dropped) = mpsc::channel();
         if let Some(text) = text(conf) {

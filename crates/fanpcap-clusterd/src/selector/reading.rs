@@ -1,4 +1,4 @@
-//! Reads what a selection has counted.
+//! Reads a selection's counters.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
@@ -8,29 +8,30 @@ use fanpcap_select::native::Causes;
 
 use super::{Selector, is_own, is_shared};
 
-/// What a node has counted since its selection was loaded. All values but `captured` only grow from
-/// one reading to the next.
+/// What a node has counted since its selection was loaded. Between two readings, only values of
+/// `captured` may become less.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Packets seen, of each bucket.
+    /// For each bucket, the packets that came.
     pub seen: Box<[u64; BUCKETS]>,
-    /// Packets captured, of each bucket: passed on, filtered, or written into a ring. While packets
-    /// come, these are lower bounds, and may be less than in the reading before.
+    /// For each bucket, the captured packets: passed on, dropped by the filter, or written into a
+    /// ring. While packets come, these values are lower bounds, and may be less than in an earlier
+    /// reading.
     pub captured: Box<[u64; BUCKETS]>,
-    /// Packets of each bucket that were selected while another node shared the bucket.
+    /// For each bucket, the packets that this node selected while another node shared the bucket.
     pub shared: Box<[u64; BUCKETS]>,
-    /// Packets of this node, of all buckets: captured, or lost.
+    /// This node's packets of all buckets, whether captured or lost.
     pub own: u64,
     /// What became of other packets and frames.
     pub causes: Causes,
 }
 
 impl Selector {
-    /// What was counted.
+    /// Reads all counters.
     pub fn counts(&self) -> Counts {
         let tables = [self.counted(0), self.counted(1)];
-        // Read later, so that a difference is never too large: a packet is counted as lost or
-        // filtered after it was counted for its bucket.
+        // Lost packets are read after the packets of buckets, so that no difference is too large: a
+        // packet is counted for its bucket first, and then as lost or filtered.
         let lost = self.counters(counts::lost(self.lanes));
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);
@@ -68,7 +69,7 @@ impl Selector {
         }
     }
 
-    /// Packets of each bucket while this table was in use, over all lanes.
+    /// For each bucket, the packets that came while this table was in use, over all lanes.
     pub(super) fn counted(&self, table: usize) -> Box<[u64; BUCKETS]> {
         let mut sums = Box::new([0_u64; BUCKETS]);
         for lane in 0..self.lanes.counters() {
@@ -88,7 +89,7 @@ impl Selector {
         sums
     }
 
-    /// Counters of all buckets.
+    /// The counters of all buckets, from `at` on.
     fn counters(&self, at: usize) -> Box<[u64; BUCKETS]> {
         let mut counters = Box::new([0; BUCKETS]);
         let words = self.counts.words(at, BUCKETS).unwrap_or_default();
@@ -108,14 +109,14 @@ impl Selector {
     }
 }
 
-/// What a lane's own counter has counted: see [`counts`].
+/// The value of one counter of a lane: see [`counts`].
 fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
     let mut before = half_turns.load(Ordering::Acquire);
     loop {
         let short = u64::from(short.load(Ordering::Acquire));
         let after = half_turns.load(Ordering::Acquire);
         if before == after {
-            // One half turn may not be counted yet.
+            // One half turn may not have been counted yet.
             let pending = (before ^ (short >> counts::HALF)) & 1;
             let low = short & ((1 << counts::HALF) - 1);
             return (before.wrapping_add(pending) << counts::HALF).wrapping_add(low);

@@ -1,7 +1,7 @@
 //! TLS by the cluster's key alone, with raw public keys (RFC 7250) instead of certificates.
 //!
-//! Only holders of the cluster's key can compute the Ed25519 keys of both sides. Nodes and
-//! analyzers have different ones, so that a node cannot be taken for an analyzer.
+//! Only processes with the cluster's key can compute the Ed25519 keys of both sides. Nodes have
+//! other keys than analyzers, so that a node can't pretend to be an analyzer.
 
 use std::sync::Arc;
 
@@ -21,16 +21,17 @@ use rustls::{
     SignatureScheme,
 };
 
-/// What the two sides' keys are derived with.
+/// The labels from which the keys of the two sides are derived.
 const NODE: &[u8] = b"fanpcap node's TLS key";
 const ANALYZER: &[u8] = b"fanpcap analyzer's TLS key";
 
-/// An Ed25519 private key in PKCS #8 without the key's 32 bytes at its end (RFC 8410, section 7).
+/// An Ed25519 private key in PKCS #8, without the 32 bytes of the key at the end (RFC 8410, section
+/// 7).
 const PKCS8: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];
 
-/// The settings of both sides. Each side shows the first key, and accepts both.
+/// The TLS configurations of both sides. Each side shows the first key, and accepts both keys.
 pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error> {
     let provider = Arc::new(ring::default_provider());
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -48,7 +49,7 @@ pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error
     Ok((client, server))
 }
 
-/// The key pair that one side has by the cluster's key.
+/// The key pair of one side, derived from the cluster's key.
 fn certified_key(key: &Key, side: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
     let der = [&PKCS8[..], &key.derive(side)].concat();
     let pair = ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(der))?;
@@ -59,7 +60,7 @@ fn certified_key(key: &Key, side: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
     Ok(Arc::new(CertifiedKey::new(vec![public], pair)))
 }
 
-/// Accepts the other side if it has one of these keys.
+/// Accepts the other side if its public key is one of these keys.
 #[derive(Debug)]
 struct AcceptedKeys {
     keys: Vec<Vec<u8>>,
@@ -88,10 +89,10 @@ impl AcceptedKeys {
     }
 }
 
-/// What both sides check alike: the library has a trait for each.
+/// The checks that clients and servers have in common. The library has one trait for each side.
 macro_rules! signatures {
     () => {
-        /// Raw public keys are used with TLS 1.3 only, so no side asks for this.
+        /// Raw public keys are used only with TLS 1.3, so this method is never called.
         fn verify_tls12_signature(
             &self,
             _: &[u8],

@@ -1,4 +1,4 @@
-//! Words for failures of TLS: why a connection failed, and what to do.
+//! Messages for failures of TLS: why a connection failed, and what to do.
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "the library has some dozens of errors, and more with each version"
@@ -8,7 +8,7 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// These words; `None`: it was not TLS that failed.
+/// The message for an error; `None` if the error did not come from TLS.
 pub fn words(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let why = match error {
@@ -60,7 +60,7 @@ fn of_certificate(error: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// Why the other side refuses this side, if it says so.
+/// Why the other side refuses this side; `None` if its alert has no message here.
 fn of_alert(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::CertificateExpired => {

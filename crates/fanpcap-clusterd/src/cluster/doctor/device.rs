@@ -1,4 +1,4 @@
-//! Findings on the devices that a node monitors.
+//! Findings about the devices that a node monitors.
 
 use anyhow::Result;
 use fanpcap_linux::netlink::{address, link, route};
@@ -14,9 +14,9 @@ pub(super) struct Device {
     pub(super) has_address: bool,
     pub(super) leads_out: bool,
     pub(super) has_agent: bool,
-    /// The devices that take VLAN tags out of its frames.
+    /// The devices that remove VLAN tags from this device's frames.
     pub(super) tag_takers: Vec<String>,
-    /// Why it gets no packets, if it gets none.
+    /// Why the device gets no packets; `None` if it can get packets.
     pub(super) silence: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ impl Device {
             device.leads_out = route::leads_through(link.index)?;
             device.tag_takers = vlan_tags::takers(link.index);
             device.silence = link.silence();
-            // If the lock can't be read, there is no finding.
+            // If the lock can't be read, the device counts as one without an agent.
             device.has_agent = pins::has_agent(link.index).unwrap_or(false);
         }
         Ok(device)
@@ -76,7 +76,7 @@ impl Device {
     }
 }
 
-/// The finding of a device that takes VLAN tags out of frames, in a cluster with a filter.
+/// The finding for a device that removes VLAN tags from frames, in a cluster with a filter.
 pub(super) fn tag_taker(device: &str) -> Finding {
     Finding {
         name: "filter-misses-tags",
@@ -89,7 +89,7 @@ pub(super) fn tag_taker(device: &str) -> Finding {
     }
 }
 
-/// The finding of a monitored device that is down or has no link.
+/// The finding for a monitored device that is down or has no link.
 fn silent(device: &str, silence: &str) -> Finding {
     let fix = match silence {
         "is down" => format!("ip link set {device} up"),

@@ -1,4 +1,4 @@
-//! The versions and settings of a cluster's nodes, and notes on what differs.
+//! The versions and settings of a cluster's nodes, and notes on differences between them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use fanpcap_select::Key;
 
 use super::Row;
 
-/// A node's mode in words, with the bytes of each packet that capture mode sends.
+/// A node's mode; with capture mode also the number of bytes of each packet that the node sends.
 pub(crate) fn mode(setup: &Setup) -> String {
     match setup.header {
         None => "distribution".to_owned(),
@@ -15,8 +15,8 @@ pub(crate) fn mode(setup: &Setup) -> String {
     }
 }
 
-/// What an operator should know of the nodes' versions and settings, a sentence each. `by` is what
-/// the cluster selects by.
+/// Notes for the operator on the nodes' versions and settings, one sentence each. `by` is the key
+/// by which the cluster selects.
 pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
     let modes = differing(rows, |setup| Some(mode(setup))).map(|they| {
         format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
@@ -47,8 +47,9 @@ pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
     notes.chain(others).collect()
 }
 
-/// The values that live nodes have, the one that most have first, and the nodes of all others.
-/// `None`: they have one. Nodes that do not say their value are left out.
+/// Text with the values that live nodes have: the most frequent value first, and then each other
+/// value with its nodes. `None` if all nodes have the same value. Nodes that do not report a value
+/// are left out.
 fn differing(rows: &[Row], value: impl Fn(&Setup) -> Option<String>) -> Option<String> {
     let mut groups: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
     for (value, row) in rows

@@ -1,4 +1,5 @@
-//! Several clusters behind a packet broker: each of them, and sums over their nodes.
+//! The status of several clusters behind a packet broker: each cluster, and the sums over all
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,23 +13,23 @@ use serde_json::{Value, json};
 
 use super::{look, rows};
 
-/// What can be seen of several clusters.
+/// The status of several clusters.
 #[derive(Default)]
 pub(super) struct Sums {
-    /// The clusters' names, and what is seen of them.
+    /// The clusters' names, and the status of each.
     pub(super) clusters: Vec<(String, ClusterStatus)>,
     pub(super) unseen: Vec<UnseenCluster>,
 }
 
-/// A cluster of which nothing can be seen.
+/// A cluster whose status can't be read.
 pub(super) struct UnseenCluster {
-    /// Its settings.
+    /// The file with the cluster's settings.
     pub(super) config: String,
     pub(super) error: String,
 }
 
 impl Sums {
-    /// Asks all clusters at the same time: each one that does not reply takes ten seconds.
+    /// Asks all clusters at the same time, because a cluster that does not reply takes ten seconds.
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let seen = thread::scope(|scope| {
             let asked = files.iter().map(|file| scope.spawn(move || look(file)));
@@ -50,7 +51,7 @@ impl Sums {
         sums
     }
 
-    /// How many nodes are in each state.
+    /// How many nodes are in each state, over all clusters.
     fn states(&self) -> BTreeMap<&'static str, usize> {
         let mut states = BTreeMap::new();
         for row in self.clusters.iter().flat_map(|(_, it)| rows(&it.view)) {

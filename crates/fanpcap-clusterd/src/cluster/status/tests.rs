@@ -1,4 +1,4 @@
-//! The table and the object of a small cluster.
+//! Tests of the status of a small cluster, as a table and as JSON.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -28,8 +28,8 @@ const SETUP: Setup = Setup {
     devices: Some(2),
 };
 
-/// Node 1 follows, 2 is silent, 3 gets its first buckets, 4 is held down, and is of an earlier
-/// version.
+/// Node 1 follows the topology, node 2 is silent, node 3 gets its first buckets, and node 4 must
+/// wait for its buckets and has an earlier version.
 fn status() -> ClusterStatus {
     let two = reshape::first(&target(None, &[1, 2]));
     let union = reshape::begin(
@@ -149,7 +149,7 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
         (&third["mode"], &third["header"]),
         (&json!("capture"), &json!(52))
     );
-    // An earlier version does not say its number of devices.
+    // An earlier version does not report its number of devices.
     status.view.live[1].announcement.setup = Some(Setup {
         devices: None,
         ..SETUP
@@ -182,7 +182,7 @@ fn the_object_has_the_same() {
     assert!(!table("lab", &later).contains("no topology yet"));
 }
 
-/// A coordinator's name in etcd and its notes are whatever their writers wrote.
+/// A coordinator's name in etcd and its notes may contain any characters.
 #[test]
 fn names_and_notes_have_no_lines_of_their_own() {
     let row = "\n00000009  current       1     4096";
@@ -222,7 +222,8 @@ without a coordinator: west
     assert_eq!(object["unseen"], json!([]));
 }
 
-/// Of two clusters nothing replies, one has its nodes in its settings, and one has no settings.
+/// Two clusters do not reply. One cluster has its nodes in its settings. The settings of the last
+/// cluster are missing.
 #[test]
 fn clusters_that_do_not_reply_are_named() {
     let scratch = Scratch::new().unwrap();
@@ -234,7 +235,7 @@ fn clusters_that_do_not_reply_are_named() {
     let etcd = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = etcd.local_addr().unwrap();
     let silent = format!("engine = etcd\netcd = http://{url}");
-    // Replies to nobody. Whether the second one asks while the first one still waits.
+    // Never replies. Returns whether the second command asks while the first command still waits.
     let asked = thread::spawn(move || {
         let (mut first, _) = etcd.accept().unwrap();
         let _second = etcd.accept().unwrap();
