@@ -73,7 +73,7 @@ pub(crate) fn families(
     metrics.into_iter().map(family)
 }
 
-/// A family of one sample.
+/// A family with one sample.
 pub(crate) fn family(
     name: &'static str,
     help: &'static str,

@@ -34,7 +34,7 @@ fn start(scratch: &Scratch, options: &[&str]) -> Result<Child> {
     Ok(child)
 }
 
-/// A byte of a packet's content, which compresses to more than half.
+/// A byte of a packet's content. The content compresses, but to more than half of its length.
 fn noise(number: u32, at: u32) -> u8 {
     let mixed = (number ^ 0x5bd1_e995)
         .wrapping_mul(at | 1)
@@ -42,7 +42,7 @@ fn noise(number: u32, at: u32) -> u8 {
     (mixed ^ (mixed >> 15)).to_be_bytes()[1]
 }
 
-/// Ships the packets of these numbers, a batch each ten of them. Of each packet so many bytes were
+/// Ships the packets with these numbers, ten in each batch. `bytes` bytes of each packet were
 /// captured.
 fn ship(node: &mut Shipper, numbers: std::ops::Range<u32>, bytes: usize) {
     for number in numbers {
@@ -65,7 +65,7 @@ fn ship(node: &mut Shipper, numbers: std::ops::Range<u32>, bytes: usize) {
     }
 }
 
-/// The numbers in all files of a directory. Each file is whole blocks to its end.
+/// The packets' numbers in all files of a directory. Each file must consist of whole blocks.
 fn numbers(directory: &Path) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -74,7 +74,8 @@ fn numbers(directory: &Path) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The numbers in a file, compressed or not. Its last block may be cut off only if it `may_be_cut`.
+/// The packets' numbers in a file, compressed or not. If `may_be_cut` is set, the last block may be
+/// cut off.
 fn numbers_of(path: &Path, may_be_cut: bool) -> Result<Vec<u32>> {
     let file = File::open(path)?;
     let bytes: Box<dyn Read> = match path.extension().is_some_and(|end| end == "zst") {
@@ -96,7 +97,7 @@ fn numbers_of(path: &Path, may_be_cut: bool) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// A cluster of one node and an analyzer at this address, and the node.
+/// Prepares a cluster of one node and an analyzer at this address. Returns the node's shipper.
 fn cluster(scratch: &Scratch, listen: SocketAddr) -> Result<Shipper> {
     let conf = "cluster = test\nengine = fixed\nnodes = a1\nmode = capture\n";
     let conf = format!("{conf}analyzers = {listen}\n");
@@ -131,8 +132,8 @@ fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() ->
     assert!(before > 0);
     let mut second = start(&scratch, &[])?;
     ship(&mut node, 1000..2000, 4);
-    // The session's first batches were the first analyzer's: nothing is acknowledged if the second
-    // one waits for them.
+    // The first analyzer has the session's first batches. If the second analyzer waited for these
+    // batches, nothing would be acknowledged.
     let shipped = node.close();
     assert_eq!((shipped.lost, shipped.sent), (0, 2000));
     let status = last_status(&mut second, |it| it["written"].as_u64() >= Some(1000))?;
@@ -145,7 +146,7 @@ fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() ->
     Ok(())
 }
 
-/// The files of a directory with their bytes, in the order of their names.
+/// The files of a directory in the order of their names, each with its size in bytes.
 fn listed(directory: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let entries = fs::read_dir(directory)?;
     let of = |entry: std::io::Result<fs::DirEntry>| {
@@ -161,8 +162,9 @@ fn has_end(path: &Path, end: &str) -> bool {
     path.extension().is_some_and(|it| it == end)
 }
 
-/// Killed amid a change of files, an analyzer leaves its packets and what others have written, and
-/// its successor goes on with both. The newest packets are there once, in few enough bytes.
+/// An analyzer is killed while it changes files. Its packets stay in the files, and so do other
+/// programs' files. The next analyzer continues with them. The newest packets are in the files
+/// exactly once, and the files keep to the size limit.
 #[test]
 fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Result<()> {
     const MIB: u64 = 1 << 20;
@@ -187,13 +189,13 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
         let mut analyzer = start(&scratch, &options)?;
         ship(&mut node, sent..sent + 2000, 1000);
         sent += 2000;
-        // Each time at another moment.
+        // In each run, the analyzer is killed at another moment.
         thread::sleep(Duration::from_millis(150 * run));
         analyzer.kill()?;
         analyzer.wait()?;
     }
     let mut analyzer = start(&scratch, &options)?;
-    // The one before may have taken all others.
+    // The earlier analyzer may have acknowledged all packets. So more packets are shipped.
     ship(&mut node, sent..sent + 100, 1000);
     sent += 100;
     assert_eq!(node.close().lost, 0);
@@ -201,7 +203,7 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
         let compressed = status["figures"]["compressed_files"].as_u64();
         let waits = listed(&directory).is_ok_and(|files| {
             let plain = files.iter().filter(|(path, _)| has_end(path, "pcapng"));
-            // The one that is written, the link, and another's.
+            // The file that is being written, the link, and a file of another program.
             plain.count() > 3
         });
         assert_eq!(status["trouble"], Value::Null, "{status}");
@@ -229,7 +231,7 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
     }
     found.sort_unstable();
     assert!(found.first() > Some(&2000), "the oldest are removed");
-    // Of 16 MiB at least the newest 2 MiB, whatever they are compressed to.
+    // The files had 16 MiB. At least the newest 2 MiB must be left, even if they compress badly.
     let newest: Vec<u32> = (sent - 2000..sent).collect();
     found.retain(|number| *number >= sent - 2000);
     assert!(
@@ -241,7 +243,7 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
     Ok(())
 }
 
-/// The first status that `is_last`.
+/// The first status for which `is_last` returns `true`.
 fn last_status(analyzer: &mut Child, is_last: impl Fn(&Value) -> bool) -> Result<Value> {
     let lines = BufReader::new(analyzer.stdout.take().context("its output")?).lines();
     for line in lines {

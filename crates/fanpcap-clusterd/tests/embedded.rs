@@ -1,4 +1,4 @@
-//! The embedded engine between network namespaces: two coordinators, three nodes, a forger, a
+//! The embedded engine in network namespaces: two coordinators, three nodes, a forger and a
 //! firewall.
 
 use std::fs::{self, Permissions};
@@ -24,7 +24,7 @@ use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::mirror::address;
 use fanpcap_testkit::{Mirror, Scratch};
 
-/// Coordinators are on the first two machines.
+/// The coordinators are on the first two machines.
 fn text(scratch: &Scratch, coordinators: bool) -> String {
     let key = scratch.file("key");
     let list = match coordinators {
@@ -48,7 +48,7 @@ struct Coordinator(Child);
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        // SIGKILL, as a crash; an error says that it has ended already.
+        // SIGKILL, like a crash. It fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -67,7 +67,8 @@ fn coordinator(mirror: &Mirror, at: usize, scratch: &Scratch) -> Result<Coordina
     mirror.on_node(at, start).map(Coordinator)
 }
 
-/// A node's thread, in its machine's namespace. It acknowledges each topology at once.
+/// The thread of a node, in the namespace of the node's machine. It acknowledges each topology at
+/// once.
 fn node(
     mirror: &Mirror,
     at: usize,
@@ -123,7 +124,7 @@ fn await_topology(told: &Receiver<(usize, NodeEvent)>, entries: usize) -> Result
     }
 }
 
-/// Sends datagrams that were made without the key to a coordinator.
+/// Sends a coordinator datagrams that were made without the key.
 fn forge(at: usize) -> Result<()> {
     let keys = Keys {
         current: Key::new(vec![66; 32]).context("32 bytes")?,
@@ -145,7 +146,7 @@ fn forge(at: usize) -> Result<()> {
     Ok(())
 }
 
-/// The settings of all.
+/// The settings of all machines.
 fn settings(scratch: &Scratch) -> Result<Conf> {
     scratch.write("key", "0123456789abcdef0123456789abcdef")?;
     fs::set_permissions(scratch.file("key"), Permissions::from_mode(0o600))?;
@@ -153,7 +154,7 @@ fn settings(scratch: &Scratch) -> Result<Conf> {
     Ok(Conf::load(&path)?)
 }
 
-/// A firewall rule on the active coordinator's machine lets nothing in.
+/// A firewall rule on the active coordinator's machine drops all incoming packets.
 #[test]
 #[ignore = "needs root: network namespaces"]
 fn a_coordinator_that_can_not_receive_is_replaced() -> Result<()> {
@@ -181,7 +182,7 @@ fn a_coordinator_that_can_not_receive_is_replaced() -> Result<()> {
             return Ok(());
         }
     };
-    // Its machine fails: it does not leave the cluster.
+    // The node's machine fails. So the node does not announce that it leaves.
     ends[2].store(true, Ordering::Relaxed);
     wait(6, &|status| status.leader.number == 1 - leader)?;
     wait(20, &|status| {
@@ -205,7 +206,8 @@ fn a_coordinator_that_can_not_receive_is_replaced() -> Result<()> {
 fn a_standby_takes_over_and_nobody_else_is_heard() -> Result<()> {
     let scratch = Scratch::new()?;
     let conf = settings(&scratch)?;
-    // It finds the coordinator by the multicast announcement alone.
+    // The finder's settings have no coordinator. It finds the coordinator by the multicast
+    // announcement.
     let finder = Conf::parse(&text(&scratch, false), "finder")?;
     let mirror = Mirror::new(5)?;
     let mut coordinators = [0, 1].map(|at| coordinator(&mirror, at, &scratch).map(Some));

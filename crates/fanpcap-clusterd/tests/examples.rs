@@ -1,4 +1,4 @@
-//! The examples of cluster.conf have no mistake, and there is one for each engine.
+//! The examples of cluster.conf have no mistakes, and there is one example for each engine.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Beacons: they show that a mirror port works, and how far nodes are apart. Others can't send
-//! them.
+//! Beacons show that a mirror port works, and how far nodes are apart. Only coordinators can send
+//! valid beacons.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -34,7 +34,7 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
         let said = await_line(&stage, "; nodes ", "\"")?;
         ensure!(said.contains(" ms apart"), "{said}");
         ensure!(!said.contains("blind"), "{said}");
-        // Whoever is on the link sends the last beacons once more, and some of his own.
+        // Somebody on the link sends the last beacons again, and sends forged beacons.
         let before = forged(&stage)?;
         let old = Wire::frames(&stage)?;
         ensure!(old.len() >= 3, "{} beacons on the wire", old.len());
@@ -62,7 +62,7 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
         stage.mirror.set_loss(2, 1.0)?;
         await_line(&stage, "; node 000000a3: blind", "")?;
         stage.mirror.set_loss(2, 0.0)?;
-        // The line goes on to say that the port was blind.
+        // The line also has the port's history: it was blind.
         await_line(
             &stage,
             "; history of node 000000a3: blind",
@@ -73,7 +73,7 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
     .unwrap();
 }
 
-/// The legs of two taps of one network.
+/// Each leg belongs to a tap of the same network.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_beacon_that_comes_by_two_devices_is_taken_once_and_not_forged() {
@@ -95,7 +95,7 @@ fn a_beacon_that_comes_by_two_devices_is_taken_once_and_not_forged() {
             })?;
             leg.send_all(&[next])?;
         }
-        // An older one is a replay.
+        // An older beacon is a replay.
         leg.send_all(&Wire::frames(&stage)?[..1])?;
         await_more(&stage, 0, "forged_frames_total", before + 1)?;
         await_more(&stage, 0, "beacons_total", 5)?;
@@ -106,7 +106,7 @@ fn a_beacon_that_comes_by_two_devices_is_taken_once_and_not_forged() {
     .unwrap();
 }
 
-/// A frame that was made without the cluster's key.
+/// A coordinator's frame that was made without the cluster's key.
 fn own(sequence: u64, kind: Kind) -> [u8; 60] {
     let frame = InLine {
         kind,
@@ -118,7 +118,7 @@ fn own(sequence: u64, kind: Kind) -> [u8; 60] {
     frame.encode([0xff; 6], [2; 6])
 }
 
-/// The number of the cluster `test` in frames.
+/// The number that identifies the cluster `test` in frames.
 fn cluster() -> u32 {
     let id = fanpcap_cluster::control::ClusterId::of_name("test").0;
     u32::try_from(id >> 32).unwrap_or_default()
@@ -129,17 +129,17 @@ fn forged(stage: &Stage) -> Result<Vec<u64>> {
     (0..stage.mirror.count()).map(of).collect()
 }
 
-/// Waits until a node has counted so much.
+/// Waits until the metric `what` of a node is at least `least`.
 pub(crate) fn await_more(stage: &Stage, node: usize, what: &str, least: u64) -> Result<()> {
     let wait = stage.await_metric(node, what, least);
     wait.with_context(|| stage.said_by("coordinator"))
 }
 
-/// The frames of coordinators on the wire.
+/// Reads coordinators' frames from the wire.
 pub(crate) struct Wire;
 
 impl Wire {
-    /// Starts to read them.
+    /// Starts tcpdump, which reads the frames.
     pub(crate) fn read(stage: &Stage) -> Result<Child> {
         let file = stage.scratch.file("wire.pcap");
         let mut command = Command::new("tcpdump");
@@ -155,13 +155,13 @@ impl Wire {
         Ok(child)
     }
 
-    /// What was read so far.
+    /// The frames that tcpdump has written so far.
     pub(crate) fn frames(stage: &Stage) -> Result<Vec<Vec<u8>>> {
         capture::frames(&stage.scratch.file("wire.pcap"))
     }
 }
 
-/// A process that ends with this value.
+/// A process, which is ended when this value is dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
@@ -171,7 +171,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts an analyzer. What it says goes to the file `analyzer`.
+/// Starts an analyzer. Its messages go to the file `analyzer`.
 fn analyzer(stage: &Stage) -> Result<Child> {
     let log = File::create(stage.scratch.file("analyzer"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
@@ -182,7 +182,8 @@ fn analyzer(stage: &Stage) -> Result<Child> {
     Ok(command.stderr(log).spawn()?)
 }
 
-/// Waits until the analyzer's newest line has `text` and not `without`, and returns the line.
+/// Waits until the analyzer's newest line contains `text` and does not contain `without`. Returns
+/// the line.
 fn await_line(stage: &Stage, text: &str, without: &str) -> Result<String> {
     let file = stage.scratch.file("analyzer");
     let wait = await_for("the analyzer's words", LIMIT, || {

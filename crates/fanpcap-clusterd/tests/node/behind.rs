@@ -10,14 +10,14 @@ use fanpcap_testkit::{Capture, Member, Program, capture, netns};
 
 use crate::stage::{SHARE, Stage};
 
-/// What the host gets of the packets that a node selects.
+/// Which of the packets that a node selects are also given to the host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Host {
     All,
     Nothing,
 }
 
-/// A stage with agents, and without the readers of [`Stage::new`].
+/// A stage with agents, but without the tcpdumps of [`Stage::new`].
 fn agents(count: usize) -> Result<Stage> {
     let mut stage = Stage::bare(count)?;
     for node in 0..count {
@@ -27,7 +27,7 @@ fn agents(count: usize) -> Result<Stage> {
     Ok(stage)
 }
 
-/// tcpdump on the engine of a node, which writes into a file of its own.
+/// Starts tcpdump with the XDP engine on a node. tcpdump writes into a file of its own.
 fn tcpdump(stage: &Stage, node: usize, host: Host) -> Result<Member> {
     let steal = match host {
         Host::All => "no",
@@ -45,8 +45,8 @@ fn tcpdump(stage: &Stage, node: usize, host: Host) -> Result<Member> {
     Ok(member)
 }
 
-/// Waits until the members have so many packets together, and a while for more. Counts what each
-/// has.
+/// Waits until the members together have `expected` packets, and then a while for further packets.
+/// Returns how many packets each member has.
 fn rest(members: &[&Member], expected: usize) -> Result<Vec<usize>> {
     let counts = || members.iter().map(|it| it.captured()).collect::<Vec<_>>();
     let wait = await_for("the last frames", LIMIT, || {
@@ -85,7 +85,7 @@ fn each_nodes_engine_has_its_share_and_the_host_what_it_is_left() {
         }
         stage.send(0..6000)?;
         let each = ensure_once(&members.iter().collect::<Vec<_>>(), 6000)?;
-        // By packet sockets, behind the engine.
+        // Packet sockets of the host also get these packets, after the engine.
         let (_, of_hosts) = stage.captured()?;
         ensure!(of_hosts == [0, each[1], 0], "{of_hosts:?} of {each:?}");
         for (node, (member, count)) in members.into_iter().zip(&each).enumerate() {
@@ -123,7 +123,7 @@ fn an_engine_that_is_killed_leaves_the_packets_to_the_host_and_the_next_engine()
         ensure!(ensure_once(&[&first], 200)? == [200]);
         first.signal("KILL")?;
         first.wait()?;
-        // The kernel empties the engine's array within moments.
+        // The kernel needs a moment to empty the engine's array.
         thread::sleep(Duration::from_millis(500));
         stage.send(200..500)?;
         let (found, each) = stage.captured()?;
@@ -157,14 +157,14 @@ fn the_agent_may_be_killed_and_replace_its_program_before_an_engine() {
         stage.start(1)?;
         stage.await_output(1, "an earlier agent has loaded it")?;
         stage.send(1000..1500)?;
-        // A second application on the device finds the engine there.
+        // A second application on the device finds the first application's engine.
         let second = tcpdump(&stage, 1, Host::All)?;
         stage.send(1500..2000)?;
         let both = [&members[0], &members[1]];
         let each = ensure_once(&both, 2000)?;
         let later = rest(&[&second], 1)?[0];
         ensure!(later > 0 && later < each[1], "{later} of {each:?}");
-        // Other packets are each node's: another BPF program.
+        // With this selection, the nodes select other packets, so another BPF program is needed.
         for node in 0..2 {
             stage.kill(node)?;
         }
@@ -211,7 +211,7 @@ fn who_comes_first_is_told_what_to_do() {
         let ended = behind.wait()?;
         let expected = "The BPF program was detached";
         ensure!(ended.said.contains(expected), "{}", ended.said);
-        // The device is free, for an engine of its own.
+        // The device is free, so tcpdump's own engine attaches.
         let again = tcpdump(&stage, 0, Host::All)?;
         stage.send(0..100)?;
         ensure!(rest(&[&again], 100)? == [100]);

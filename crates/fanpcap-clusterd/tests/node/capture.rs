@@ -1,4 +1,4 @@
-//! Capture mode: what analyzers get.
+//! Capture mode: the packets and counts that analyzers get.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -31,7 +31,8 @@ fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
                 stage.await_output(node, "loaded topology")?;
             }
             stage.send(0..3000)?;
-            // A killed agent takes along what it has read. The ring buffers keep what comes then.
+            // A killed agent loses the records that it has read. The ring buffers keep the records
+            // that come later.
             await_got("3000 packets", &|got| got.numbers.len() >= 3000)?;
             stage.kill(1)?;
             stage.send(3000..4000)?;
@@ -83,10 +84,10 @@ fn packets_in_the_rings_arrive_when_a_leg_is_added() {
     .unwrap();
 }
 
-/// Waits until an analyzer has got something, which is named.
+/// Waits until the analyzer has what the function asks for. The text describes it.
 type AwaitGot<'a> = &'a dyn Fn(&str, &dyn Fn(&Got) -> bool) -> Result<()>;
 
-/// Runs `work` beside an analyzer. Returns what that got.
+/// Runs `work` while an analyzer receives messages. Returns what the analyzer got.
 fn beside_analyzer(work: impl FnOnce(AwaitGot<'_>) -> Result<()>) -> Result<Got> {
     let analyzer = TcpListener::bind((HOST, 7710))?;
     analyzer.set_nonblocking(true)?;
@@ -108,17 +109,17 @@ fn beside_analyzer(work: impl FnOnce(AwaitGot<'_>) -> Result<()>) -> Result<Got>
     Ok(got.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What arrived at an analyzer.
+/// The contents of the messages that an analyzer got.
 #[derive(Default)]
 struct Got {
-    /// How often each number arrived.
+    /// How often each packet's number arrived.
     numbers: BTreeMap<u64, usize>,
-    /// Sums of what each node has seen and captured, of its last report.
+    /// For each node, the sums of its last report: packets seen, and packets captured.
     reports: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Got {
-    /// Asserts that each of the first `count` numbers arrived once.
+    /// Asserts that each number below `count` arrived once.
     fn ensure_once(&self, count: u64) -> Result<()> {
         let missed = (0..count)
             .filter(|number| !self.numbers.contains_key(number))
@@ -132,7 +133,7 @@ impl Got {
     }
 }
 
-/// Takes connections until told to stop.
+/// Accepts connections until `stop` is set.
 fn take(got: &Mutex<Got>, stop: &AtomicBool, analyzer: &TcpListener) -> Result<()> {
     thread::scope(|scope| {
         let mut connections = Vec::new();
@@ -151,13 +152,13 @@ fn take(got: &Mutex<Got>, stop: &AtomicBool, analyzer: &TcpListener) -> Result<(
     })
 }
 
-/// Takes a connection's messages until it ends, or until told to stop.
+/// Receives a connection's messages until the connection ends or `stop` is set.
 fn take_messages(got: &Mutex<Got>, stop: &AtomicBool, mut stream: TcpStream) -> Result<()> {
     let mut counts = CountsDecoder::default();
     while !stop.load(Ordering::Relaxed) {
         let mut bytes = vec![0; HEAD_BYTES];
         if stream.read_exact(&mut bytes).is_err() {
-            // Its agent was killed.
+            // The node's agent was killed.
             break;
         }
         bytes.resize(Head::decode(&bytes)?.length, 0);

@@ -1,5 +1,5 @@
-//! Four collectors of others take an analyzer's exports at once: what they write is what was sent
-//! and what the analyzer has, also after they were restarted.
+//! Four collectors of other projects receive an analyzer's exports at the same time. They must
+//! write what was sent and what the analyzer has, also after a restart.
 
 mod sent;
 mod kinds;
@@ -35,7 +35,7 @@ fn collectors_of_others_count_what_was_sent_before_and_after_their_restart() {
         let first = cluster.send(&sent::mixed(0..4000)?)?;
         cluster.await_options(&collectors)?;
         cluster.compare(collectors, &first)?;
-        // Nobody listens: what is sent now is lost, and counted.
+        // No collector listens. Messages that are sent now are lost, and counted as lost.
         ensure!(cluster.lost()? == 0, "messages were lost");
         cluster.send(&sent::plain(4000..4500)?)?;
         let lost = cluster.await_lost()?;
@@ -43,14 +43,14 @@ fn collectors_of_others_count_what_was_sent_before_and_after_their_restart() {
         cluster.await_options(&collectors)?;
         let mut second = cluster.send(&sent::mixed(5000..9000)?)?;
         ensure!(cluster.lost()? == lost, "messages were lost");
-        // A third of these is lost before the nodes.
+        // A third of these frames does not reach the nodes.
         second += cluster.send_blind(sent::plain(9000..10_000)?)?;
         cluster.end(collectors, &second)
     })
     .unwrap();
 }
 
-/// The collectors that are here. The others are skipped, with the reason.
+/// The collectors that are installed. The others are skipped, and the reason is printed.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn installed() -> Vec<Kind> {
     let mut kinds = Kind::ALL.to_vec();
@@ -69,12 +69,12 @@ struct Cluster {
     stage: Stage,
     kinds: Vec<Kind>,
     analyzer: Option<Program>,
-    /// What was sent and what the analyzer has.
+    /// Sums of the frames that were sent and that the analyzer has.
     sums: Sums,
 }
 
 impl Cluster {
-    /// Nothing runs yet.
+    /// Prepares the cluster, and starts no programs.
     fn start(kinds: &[Kind]) -> Result<Self> {
         let mut stage = Stage::bare(NODES)?;
         let key = stage.scratch.write("key", &"k".repeat(32))?;
@@ -120,7 +120,7 @@ impl Cluster {
         self.analyzer.as_ref().context("the analyzer runs")
     }
 
-    /// Sends frames, and waits until the analyzer has delivered and exported each.
+    /// Sends frames, and waits until the analyzer has delivered and exported each frame.
     fn send(&mut self, frames: &[Sent]) -> Result<Sums> {
         let sums = sent::send(frames)?;
         self.sums += sums;
@@ -145,14 +145,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Messages that collectors did not get.
+    /// How many messages collectors did not get.
     fn lost(&self) -> Result<u64> {
         let state = self.analyzer()?.await_state("a state", Value::is_object)?;
         lost(&state).context("a count")
     }
 
-    /// Waits until nothing more is lost: messages that are not full go within half a second, and
-    /// the state is of each second.
+    /// Waits until the number of lost messages no longer grows. The wait is needed because messages
+    /// that are not full are sent within half a second, and the state is one second old at most.
     fn await_lost(&self) -> Result<u64> {
         let mut last = 0;
         await_for("lost messages", LIMIT, || {
@@ -162,8 +162,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until the collectors that count records of options have those of each bucket of each
-    /// node. They have the templates then.
+    /// Waits until the collectors that count options records have the records for each bucket of
+    /// each node. Such a collector also has the templates.
     fn await_options(&self, collectors: &[Collector]) -> Result<()> {
         for collector in collectors {
             let wait = await_for("records of options", LIMIT, || {
@@ -175,10 +175,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends collectors, each of which must have written these frames.
+    /// Stops the collectors. Each of them must have written these frames.
     fn compare(&self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
         collectors.iter().try_for_each(|it| it.await_read(sums))?;
-        // What they have read may still be on the way between their own processes.
+        // A collector's own processes may still be passing data to each other.
         thread::sleep(Duration::from_millis(500));
         for collector in collectors {
             let kind = collector.kind;
@@ -219,8 +219,8 @@ impl Cluster {
         Ok(sums)
     }
 
-    /// Ends the analyzer, and the collectors, each of which must have written these frames. What
-    /// the analyzer has is the same.
+    /// Stops the analyzer and the collectors. Each collector must have written these frames, and
+    /// the analyzer must have the same frames.
     fn end(mut self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
         let (log, out) = self.analyzer.take().context("the analyzer")?.stop("TERM")?;
         let last: Value = serde_json::from_str(out.lines().last().context("a state")?)?;
@@ -240,7 +240,7 @@ impl Cluster {
         self.compare(collectors, sums)
     }
 
-    /// What the analyzer's files have.
+    /// What the analyzer's files contain.
     fn files(&self) -> Result<Files> {
         let mut files = Files::default();
         for entry in fs::read_dir(self.stage.scratch.file("records"))? {
@@ -254,8 +254,8 @@ fn lost(state: &Value) -> Option<u64> {
     state["figures"]["export_lost_messages"].as_u64()
 }
 
-/// Waits until the nodes' statistics, which go with the analyzer's end, show the same packets and
-/// losses as the analyzer's last state.
+/// Waits until the collector has the nodes' last statistics, which the analyzer exports when it
+/// ends. They must show the same packets and losses as the analyzer's last state.
 fn await_statistics(collector: &Collector, state: &Value) -> Result<()> {
     let mut last = Value::Null;
     let wait = await_for("statistics", LIMIT, || {
@@ -272,7 +272,7 @@ fn await_statistics(collector: &Collector, state: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What pcapng files have.
+/// The contents of pcapng files.
 #[derive(Debug, Default)]
 struct Files {
     packets: u64,
@@ -281,7 +281,7 @@ struct Files {
 }
 
 impl Files {
-    /// Adds the whole blocks of a file.
+    /// Adds the complete blocks of a file.
     fn read(&mut self, file: File) -> Result<()> {
         let mut reader = PcapNgReader::new(file)?;
         while let Some(Ok(block)) = reader.next_block() {

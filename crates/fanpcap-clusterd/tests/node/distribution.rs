@@ -1,4 +1,4 @@
-//! Distribution mode: tcpdump behind the selection has this node's packets.
+//! Distribution mode: tcpdump behind the selection gets this node's packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ fn each_packet_is_captured_by_one_node() {
             ensure!(SHARE.contains(count), "{each:?}");
         }
         for (node, count) in each.iter().enumerate() {
-            // The node counts every second.
+            // The node updates its metrics every second.
             stage.await_metric(node, "seen_packets_total", 6000)?;
             let [seen, captured] = ["seen", "captured"]
                 .map(|what| stage.metric(node, &format!("{what}_packets_total")));

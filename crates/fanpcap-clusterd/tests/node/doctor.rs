@@ -1,4 +1,4 @@
-//! What `fanpcap doctor` is told of a node.
+//! What a node reports to `fanpcap doctor`.
 
 use std::process::Command;
 
@@ -56,7 +56,7 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
     .unwrap();
 }
 
-/// What doctor is told at the node.
+/// The node's reply to doctor.
 fn asked(stage: &Stage) -> Result<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
     command
@@ -67,7 +67,8 @@ fn asked(stage: &Stage) -> Result<Value> {
         .with_context(|| String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
-/// The findings at the node, by name, and the commands that mend them; but for the machine's clock.
+/// The findings at the node: their names, and the commands that repair them. The finding about the
+/// machine's clock is left out.
 fn found(stage: &Stage) -> Result<Vec<(String, String)>> {
     let said = asked(stage)?;
     let all = said["findings"].as_array().context("findings")?.iter();

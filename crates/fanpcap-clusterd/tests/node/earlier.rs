@@ -1,5 +1,5 @@
-//! What an agent of an earlier build has left in `/run/fanpcap`, where root of a container may have
-//! planted links.
+//! Takes over what an agent of an earlier build has left in `/run/fanpcap`, where root of a
+//! container may have made links.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -19,14 +19,14 @@ use fanpcap_testkit::netns;
 use crate::refusals::{netns_of, refused};
 use crate::stage::Stage;
 
-/// The state of this build and of earlier ones, below `/run` or `/dev/shm`.
+/// The directories with the state of this build and of earlier builds, below `/run` or `/dev/shm`.
 const STATE: &str = "fanpcap-state/cluster";
 const EARLIER: &str = "fanpcap/cluster";
 
-/// The tests mount and unmount in one place.
+/// The tests mount and unmount in the same directory, so only one of them may run.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The path of `state`, in the first place in memory.
+/// The path of `state` below `/run`, or below `/dev/shm` if `/run` is not in memory.
 fn placed(state: &str) -> PathBuf {
     let run = Path::new("/run");
     let is_in_memory = Directory::open(run).is_ok_and(|run| run.is_in_memory().unwrap_or(false));
@@ -34,7 +34,7 @@ fn placed(state: &str) -> PathBuf {
     Path::new(base).join(state)
 }
 
-/// Files of the host, as a container would like to have them changed.
+/// Files of the host that a container might want to have changed.
 struct Victims {
     file: PathBuf,
     directory: PathBuf,
@@ -62,7 +62,7 @@ impl Victims {
     }
 }
 
-/// A device's places in a directory of all that nodes leave.
+/// A device's files and pins, in one of the directories with the state of nodes.
 struct Places {
     pins: PathBuf,
     files: PathBuf,
@@ -80,7 +80,7 @@ impl Places {
         })
     }
 
-    /// Links to the victims, wherever a name may be read, written or removed.
+    /// Makes links to the victims at every name that an agent may read, write or remove.
     fn plant(&self, victims: &Victims) -> Result<()> {
         for name in ["new", "state"] {
             let path = self.files.join(format!("{}.{name}", self.ifindex));
@@ -94,7 +94,7 @@ impl Places {
     }
 }
 
-/// Moves what the first node's agent has left to where earlier builds had it.
+/// Moves the state of the first node's agent to the directories of earlier builds.
 fn age(stage: &Stage) -> Result<()> {
     let (new, old) = (Places::of(stage, STATE)?, Places::of(stage, EARLIER)?);
     let mount = placed(EARLIER).join("bpf");
@@ -153,14 +153,14 @@ fn a_node_of_an_earlier_build_is_taken_over_without_a_loss() {
         let each = stage.assert_once(0..3000)?;
         ensure!(each.iter().all(|count| *count > 500), "{each:?}");
         victims.ensure_unchanged()?;
-        // The link is no longer where containers may remove it.
+        // The link is no longer pinned where containers may remove it.
         ensure!(!old.pins.join("link").exists());
         ensure!(Places::of(&stage, STATE)?.pins.join("link").exists());
         stage.kill(0)?;
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
         ensure!(done.status.success(), "{done:?}");
         victims.ensure_unchanged()?;
-        // Other objects with the names of links stay.
+        // Other objects whose names look like pins stay.
         for name in ["x", "4294967295"] {
             let _ = fs::remove_file(old.pins.join(name));
         }
@@ -184,12 +184,14 @@ fn links_that_a_container_plants_lead_an_agent_nowhere() {
     netns::within_new(|| {
         let mut stage = Stage::bare(1)?;
         let victims = Victims::new(&stage)?;
-        // All that a container with the whole of /run/fanpcap can make before the first agent.
+        // Makes everything that a container with the whole of /run/fanpcap can make before the
+        // first agent runs.
         let old = Places::of(&stage, EARLIER)?;
         fs::create_dir_all(&old.files)?;
         fs::create_dir_all(&old.pins)?;
         old.plant(&victims)?;
-        // Who has the lock may be an agent of an earlier build: the error says which process it is.
+        // The process with the lock may be an agent of an earlier build. The error names this
+        // process.
         let path = old.files.join(format!("{}.lock", old.ifindex));
         let file = fs::File::create(&path)?;
         ensure!(lock::try_take(&file)?);
@@ -206,7 +208,7 @@ fn links_that_a_container_plants_lead_an_agent_nowhere() {
         refused(&stage, MONITOR, &holder)?;
         stage.kill(0)?;
         victims.ensure_unchanged()?;
-        // The node's objects have no names there.
+        // The node's objects are not pinned in the earlier build's directory.
         ensure!(!old.pins.join("link").exists() && !old.pins.join("next").exists());
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
         ensure!(done.status.success(), "{done:?}");

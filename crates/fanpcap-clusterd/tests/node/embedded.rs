@@ -1,4 +1,4 @@
-//! Nodes that a coordinator leads, by the embedded engine.
+//! Nodes with the embedded engine, and a coordinator that leads them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn nodes_that_join_get_their_share_without_a_loss() {
             stage.read(node)?;
         }
         stage.send(0..3000)?;
-        // The coordinator may be gone: nodes go on as before, and so does an agent's successor.
+        // Without the coordinator, nodes capture as before. So does an agent that is started again.
         drop(coordinator);
         stage.kill(1)?;
         stage.send(3000..5000)?;
@@ -37,13 +37,13 @@ fn nodes_that_join_get_their_share_without_a_loss() {
     .unwrap();
 }
 
-/// Gives the nodes the settings of a cluster with a coordinator, and these.
+/// Gives the nodes the settings of a cluster with a coordinator, and the settings `more`.
 pub(crate) fn settings(stage: &mut Stage, more: &str) -> Result<()> {
     let key = stage
         .scratch
         .write("key", "0123456789abcdef0123456789abcdef")?;
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
-    // The traffic has too few flows for equal shares of flows.
+    // The traffic has too few flows to share flows equally.
     let select = match more.contains("select") {
         true => "",
         false => "select = packet\n",
@@ -55,7 +55,7 @@ pub(crate) fn settings(stage: &mut Stage, more: &str) -> Result<()> {
     ))
 }
 
-/// A coordinator, which ends with this value.
+/// A coordinator, which is killed when this value is dropped.
 pub(crate) struct Coordinator(Child);
 
 impl Drop for Coordinator {
@@ -65,7 +65,7 @@ impl Drop for Coordinator {
     }
 }
 
-/// Starts a coordinator. What it says goes to the file `coordinator`.
+/// Starts a coordinator. Its messages go to the file `coordinator`.
 pub(crate) fn coordinator(stage: &Stage) -> Result<Coordinator> {
     let log = fs::File::create(stage.scratch.file("coordinator"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));

@@ -1,4 +1,5 @@
-//! Packets in turn: all nodes change hands at the coordinator's update in the stream.
+//! Nodes capture packets in turn: all nodes change their buckets at the coordinator's update in the
+//! stream.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +15,8 @@ use crate::beacons::{Process, Wire, await_more};
 use crate::embedded::{coordinator, settings};
 use crate::stage::Stage;
 
-/// One CPU does all: a mirror gives all its ports the packets in the same order.
+/// All processes run on one CPU. Then a mirror passes the packets to all its ports in the same
+/// order.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn nodes_change_hands_at_one_packet() {
@@ -34,8 +36,8 @@ fn nodes_change_hands_at_one_packet() {
             await_more(&stage, node, "updates_total", 1)?;
             stage.read(node)?;
         }
-        // Traffic in which node a3 gives its buckets away, and gets them back; and frames of
-        // somebody on the link.
+        // While packets come, node a3 gives its buckets away and gets them back. Somebody on the
+        // link sends old frames of the coordinator again.
         let mut upto = 2000;
         stage.send(0..upto)?;
         for (words, node) in [(&["a3"][..], 0), (&["a3", "--undo"], 2)] {
@@ -46,7 +48,7 @@ fn nodes_change_hands_at_one_packet() {
                 stage.send(upto..upto + 500)?;
                 upto += 500;
                 let wire = Injector::open(WIRE)?;
-                // tcpdump may be about to write one.
+                // tcpdump may be writing a frame.
                 let old = Wire::frames(&stage).unwrap_or_default();
                 for frame in old.iter().rev().take(4) {
                     wire.send(frame)?;
@@ -55,7 +57,7 @@ fn nodes_change_hands_at_one_packet() {
             ensure!(change.wait()?.success(), "{words:?}");
             stage.send(upto..upto + 1000)?;
             upto += 1000;
-            // The stable topology.
+            // Waits for the stable topology.
             thread::sleep(Duration::from_secs(3));
             ensure!(upto - first < 60_000, "{}", stage.said_by("coordinator"));
         }
@@ -68,7 +70,7 @@ fn nodes_change_hands_at_one_packet() {
     .unwrap();
 }
 
-/// How often a change began at a node with the update in the stream.
+/// How many changes a node has begun with the update in the stream.
 fn begun(stage: &Stage, node: usize) -> usize {
     stage
         .output(node)

@@ -1,4 +1,5 @@
-//! A node with two devices, the legs of a tap: one selection, one account.
+//! A node with two devices, which are the legs of a tap: the node has one selection and one
+//! account.
 
 use std::fs;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use fanpcap_testkit::{Injector, Veth, netns, veth};
 use crate::refusals::{left_of, netns_of, refused};
 use crate::stage::Stage;
 
-/// Sends the frames of these numbers by both legs in turn.
+/// Sends the frames with these numbers, on the two legs in turn.
 fn send(numbers: Range<u64>) -> Result<()> {
     let frames = Stage::frames(numbers)?;
     for (leg, wire) in [WIRE, WIRE2].into_iter().enumerate() {
@@ -24,7 +25,7 @@ fn send(numbers: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Takes the selection off a device, as another program could.
+/// Detaches the selection from a device, as another program might do.
 fn take_off(stage: &Stage, device: &str) -> Result<()> {
     let netns = netns_of(stage, 0)?;
     let index = stage
@@ -73,7 +74,8 @@ fn the_legs_of_a_tap_have_one_selection_and_one_account() {
     .unwrap();
 }
 
-/// A leg without its link is told; a node ends without the selection of one; and is taken off both.
+/// A leg without a link is reported. If the selection of one leg is detached, the agent ends.
+/// `--detach` then detaches the selection from both legs.
 fn one_leg(mut stage: Stage) -> Result<()> {
     let port = port2(0);
     veth::ip(&format!("link set {port} down"))?;
@@ -84,7 +86,7 @@ fn one_leg(mut stage: Stage) -> Result<()> {
     take_off(&stage, MONITOR2)?;
     stage.await_end(0)?;
     stage.await_output(0, "the device mon2 is gone, or its selection was taken off")?;
-    // One of two devices is another selection, with counters of its own.
+    // For one device instead of two, another selection with new counters is loaded.
     stage.start_with(0, &["-i", MONITOR])?;
     await_for("the selection of one device", LIMIT, || {
         let loaded = stage.output(0).matches("loaded topology 1 ").count();
@@ -122,7 +124,7 @@ fn a_device_that_is_gone_does_not_keep_the_selection_on_the_others() {
         for word in ["no device 'mon2'", "mon has no selection any more"] {
             ensure!(said.contains(word), "{said}");
         }
-        // Nor do settings that are gone.
+        // `--detach` also works without the settings.
         fs::remove_file(stage.scratch.file("cluster.conf"))?;
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
         ensure!(done.status.success(), "{done:?}");
@@ -131,7 +133,7 @@ fn a_device_that_is_gone_does_not_keep_the_selection_on_the_others() {
     .unwrap();
 }
 
-/// Makes a device of a node, in the place of one that is gone. Returns its index.
+/// Makes a device of a node, in place of a device that was removed. Returns its index.
 fn make_leg(stage: &Stage) -> Result<u32> {
     stage.mirror.on_node(0, || {
         Veth::new("other", "leg", 1)?;

@@ -1,4 +1,4 @@
-//! Programs that run beside the nodes: analyzers, and collectors of others.
+//! Programs that run together with the nodes: analyzers, and collectors of other projects.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::stage::Stage;
 
-/// A program that runs. What it prints is in files.
+/// A running program. Its output is in files.
 pub(crate) struct Program {
     child: Child,
     out: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it. `dir` gets the files of what it prints.
+    /// Starts the program. Its output goes to files in `dir`.
     pub(crate) fn start(command: &mut Command, dir: &Path, name: &str) -> Result<Self> {
         let file = |end| dir.join(format!("{name}.{end}"));
         let (out, log) = (file("out"), file("log"));
@@ -28,7 +28,7 @@ impl Program {
         Ok(Self { child, out, log })
     }
 
-    /// An analyzer of the stage's cluster, with these options.
+    /// Starts an analyzer of the stage's cluster, with these options.
     pub(crate) fn analyzer(stage: &Stage, options: &[&str]) -> Result<Self> {
         let config = stage.scratch.file("cluster.conf");
         let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
@@ -38,7 +38,7 @@ impl Program {
         Self::start(&mut command, dir, "analyzer")
     }
 
-    /// Fails if it has ended.
+    /// Fails if the program has ended.
     pub(crate) fn ensure_runs(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             let (log, out) = self.printed()?;
@@ -54,7 +54,7 @@ impl Program {
         Ok(())
     }
 
-    /// Ends it by a signal. Returns what it printed on standard error and on standard output.
+    /// Ends the program by a signal. Returns its standard error and its standard output.
     pub(crate) fn stop(mut self, signal: &str) -> Result<(String, String)> {
         self.signal(signal)?;
         await_for("the program's end", LIMIT, || Ok(self.child.try_wait()?))?;
@@ -66,7 +66,7 @@ impl Program {
         Ok((text(&self.log)?, text(&self.out)?))
     }
 
-    /// Waits until it has printed `text` on standard error.
+    /// Waits until the program has printed `text` on standard error.
     pub(crate) fn await_output(&self, text: &str) -> Result<()> {
         let said = || fs::read_to_string(&self.log).unwrap_or_default();
         let wait = await_for("its words", LIMIT, || {
@@ -75,7 +75,7 @@ impl Program {
         wait.with_context(|| format!("{text:?} in: {}", said()))
     }
 
-    /// Waits until an analyzer's state is as asked for. Returns this state.
+    /// Waits until `is_so` returns `true` for an analyzer's state. Returns this state.
     pub(crate) fn await_state(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         let wait = await_for(what, LIMIT, || {
@@ -89,7 +89,7 @@ impl Program {
         wait.with_context(|| format!("{last}; {log}"))
     }
 
-    /// Waits until an analyzer has delivered so many packets.
+    /// Waits until an analyzer has delivered `count` packets.
     pub(crate) fn await_delivered(&self, count: u64) -> Result<()> {
         let wait = self.await_state("the packets", |state| state["delivered"] == count);
         wait.with_context(|| format!("{count} packets")).map(drop)
@@ -98,7 +98,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A program that has ended is not there any more.
+        // This fails if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

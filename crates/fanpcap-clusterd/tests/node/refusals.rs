@@ -1,4 +1,4 @@
-//! Devices that get no selection.
+//! Devices that `fanpcap node` refuses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -68,7 +68,7 @@ fn anothers_xdp_program_is_left_alone() {
 fn agents_that_come_and_go_at_once_do_not_take_each_others_places() {
     netns::within_new(|| {
         let stage = Stage::bare(4)?;
-        // Each makes its place, mounts, and removes both again.
+        // Each command makes its directory, mounts the file system, and removes both again.
         for _ in 0..8 {
             let mut running = Vec::new();
             for node in 0..4 {
@@ -102,7 +102,7 @@ fn a_selection_that_the_device_refuses_is_told_once_and_tried_again() {
         stage.start_with(0, &["-i", "narrow"])?;
         stage.await_output(0, "attaching the selection to narrow")?;
         stage.await_output(0, "topology 1 is not loaded; trying again")?;
-        // As long as three tries.
+        // In this time there are three tries.
         thread::sleep(Duration::from_millis(3500));
         let lines = stage.output(0).matches("narrow").count();
         ensure!(lines == 2, "{}", stage.output(0));
@@ -118,13 +118,13 @@ fn a_selection_that_the_device_refuses_is_told_once_and_tried_again() {
     .unwrap();
 }
 
-/// The number of a node's network namespace.
+/// The inode number of a node's network namespace.
 pub(crate) fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
     let own = || Ok(fs::metadata("/proc/thread-self/ns/net")?.ino());
     stage.mirror.on_node(node, own)
 }
 
-/// What agents have left whose path below their directory begins so.
+/// Files that agents have left, whose paths below the agents' directory begin with `begin`.
 pub(crate) fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for base in ["/run", "/dev/shm"] {

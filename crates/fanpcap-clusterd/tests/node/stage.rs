@@ -1,4 +1,4 @@
-//! Nodes with agents and readers, and traffic for them.
+//! Nodes with agents and tcpdump, and traffic for them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,11 +12,11 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, WIRE};
 use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 
-/// A third of 6000 packets, more or less. All TCP packets of a flow have one number there, so that
-/// half of the packets are in the buckets of few flows.
+/// About a third of 6000 packets. All TCP packets of a flow have the same identification, so half
+/// of the packets are in the buckets of few flows.
 pub(crate) const SHARE: std::ops::Range<usize> = 1500..2500;
 
-/// A mirror port with nodes, each with an agent and a reader.
+/// A mirror port with nodes. Each node has an agent and a tcpdump.
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
     pub(crate) scratch: Scratch,
@@ -26,14 +26,14 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// `count` nodes, whose agents and readers run.
+    /// Makes `count` nodes, and starts an agent and a tcpdump on each.
     pub(crate) fn new(count: usize) -> Result<Self> {
         let mut stage = Self::bare(count)?;
         stage.begin()?;
         Ok(stage)
     }
 
-    /// Starts the agent and the reader of each node.
+    /// Starts the agent and the tcpdump of each node.
     pub(crate) fn begin(&mut self) -> Result<()> {
         for node in 0..self.mirror.count() {
             self.start(node)?;
@@ -42,12 +42,12 @@ impl Stage {
         (0..self.mirror.count()).try_for_each(|node| self.read(node))
     }
 
-    /// `count` nodes on which nothing runs.
+    /// Makes `count` nodes, and starts nothing on them.
     pub(crate) fn bare(count: usize) -> Result<Self> {
         let scratch = Scratch::new()?;
         let ids: Vec<String> = (0..count).map(id).collect();
         let nodes = ids.join(", ");
-        // The traffic has too few flows for equal shares of flows.
+        // The traffic has too few flows to share flows equally.
         let text = format!(
             "cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\nselect = packet\n"
         );
@@ -74,7 +74,7 @@ impl Stage {
         self.settings(text)
     }
 
-    /// The command line of an agent of this node.
+    /// The command line of this node's agent.
     pub(crate) fn agent(&self, node: usize, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
         command
@@ -84,12 +84,13 @@ impl Stage {
         command
     }
 
-    /// Starts the agent of a node. What it says goes to a file, behind what earlier ones said.
+    /// Starts the agent of a node. Its messages are appended to the file of earlier agents'
+    /// messages.
     pub(crate) fn start(&mut self, node: usize) -> Result<()> {
         self.start_with(node, &["-i", MONITOR])
     }
 
-    /// The same, with these words.
+    /// Starts the agent of a node with these arguments.
     pub(crate) fn start_with(&mut self, node: usize, words: &[&str]) -> Result<()> {
         let log = File::options()
             .create(true)
@@ -103,19 +104,19 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs an agent with these words to its end.
+    /// Runs an agent with these arguments until it ends.
     pub(crate) fn run(&self, node: usize, words: &[&str]) -> Result<Output> {
         self.mirror
             .on_node(node, || Ok(self.agent(node, words).output()?))
     }
 
-    /// Waits until the agent of a node has ended by itself.
+    /// Waits until the agent of a node ends by itself.
     pub(crate) fn await_end(&mut self, node: usize) -> Result<()> {
         let mut child = self.agents[node].take().context("an agent")?;
         await_for("the agent's end", LIMIT, || Ok(child.try_wait()?)).map(drop)
     }
 
-    /// Ends the agent of a node: at once and for good.
+    /// Kills the agent of a node.
     pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
         let mut child = self.agents[node].take().context("an agent")?;
         child.kill()?;
@@ -123,7 +124,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The number of a node's agent.
+    /// The process id of a node's agent.
     pub(crate) fn pid(&self, node: usize) -> Result<u32> {
         Ok(self.agents[node].as_ref().context("an agent")?.id())
     }
@@ -140,7 +141,7 @@ impl Stage {
         self.scratch.file(&format!("node{node}.prom"))
     }
 
-    /// A number among the metrics of a node.
+    /// The value of one of a node's metrics.
     pub(crate) fn metric(&self, node: usize, name: &str) -> Result<u64> {
         let text = fs::read_to_string(self.metrics(node))?;
         let line = text
@@ -152,7 +153,7 @@ impl Stage {
             .parse()?)
     }
 
-    /// Waits until a node has counted so much, which it does every second.
+    /// Waits until a node's metric is at least `least`. The node updates its metrics every second.
     pub(crate) fn await_metric(&self, node: usize, name: &str, least: u64) -> Result<()> {
         let wait = await_for(name, LIMIT, || {
             let count = self.metric(node, name).unwrap_or(0);
@@ -165,17 +166,17 @@ impl Stage {
         self.scratch.file(&format!("agent{node}"))
     }
 
-    /// What the agents of a node have said.
+    /// The messages of all agents of a node.
     pub(crate) fn output(&self, node: usize) -> String {
         fs::read_to_string(self.log(node)).unwrap_or_default()
     }
 
-    /// What another process has said, whose words go to a file of this name.
+    /// The messages of another process, which go to the file `name`.
     pub(crate) fn said_by(&self, name: &str) -> String {
         fs::read_to_string(self.scratch.file(name)).unwrap_or_default()
     }
 
-    /// Waits until an agent of the node has said `text`.
+    /// Waits until an agent of the node has printed `text`.
     pub(crate) fn await_output(&self, node: usize, text: &str) -> Result<()> {
         let wait = await_for("the agent's words", LIMIT, || {
             Ok(self.output(node).contains(text).then_some(()))
@@ -187,7 +188,7 @@ impl Stage {
         self.scratch.file(&format!("node{node}.pcap"))
     }
 
-    /// Starts tcpdump on a node, as any user would.
+    /// Starts tcpdump on a node, like any user.
     pub(crate) fn read(&mut self, node: usize) -> Result<()> {
         let mut command = Command::new("tcpdump");
         command
@@ -213,12 +214,12 @@ impl Stage {
         })
     }
 
-    /// The frames of these numbers, of 32 flows.
+    /// The frames with these numbers, which belong to 32 flows.
     pub(crate) fn frames(numbers: std::ops::Range<u64>) -> Result<Vec<traffic::Frame>> {
         traffic::frames(7, &traffic::flows(7, 8), numbers)
     }
 
-    /// Sends the frames of these numbers, slowly enough for the nodes' queues.
+    /// Sends the frames with these numbers, slowly enough for the nodes' queues.
     pub(crate) fn send(&self, numbers: std::ops::Range<u64>) -> Result<()> {
         let frames = Self::frames(numbers)?;
         let injector = Injector::open(WIRE)?;
@@ -229,8 +230,8 @@ impl Stage {
         Ok(())
     }
 
-    /// How often each number was captured, all nodes together, once nothing comes any more; and how
-    /// many frames each node has.
+    /// Waits until no more packets come. Returns how often each number was captured by all nodes
+    /// together, and how many frames each node has.
     pub(crate) fn captured(&self) -> Result<(BTreeMap<u64, usize>, Vec<usize>)> {
         let count = |node| Capture::count_so_far(&self.file(node));
         let counts = || (0..self.mirror.count()).map(count).collect::<Vec<usize>>();
@@ -246,7 +247,7 @@ impl Stage {
         Ok((capture::sequences(&captures), each))
     }
 
-    /// The node that has captured each frame last.
+    /// For each frame's number, the node that captured it last.
     pub(crate) fn nodes(&self) -> BTreeMap<u64, usize> {
         let of_node = |node| {
             let packets = Capture::read_so_far(&self.file(node)).packets.into_iter();
@@ -255,7 +256,7 @@ impl Stage {
         (0..self.mirror.count()).flat_map(of_node).collect()
     }
 
-    /// Asserts that each of these frames was captured once, by any node.
+    /// Asserts that each of these frames was captured exactly once, on any node.
     pub(crate) fn assert_once(&self, numbers: std::ops::Range<u64>) -> Result<Vec<usize>> {
         let (found, each) = self.captured()?;
         let missed = numbers

@@ -1,4 +1,4 @@
-//! From nodes to analyzers: the wires between, closed to strangers.
+//! The connections from nodes to analyzers, which refuse strangers.
 
 use std::fs;
 use std::process::Command;
@@ -44,14 +44,14 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         stage.await_output(0, "loaded topology")?;
         stage.send(0..500)?;
         analyzer.await_delivered(500)?;
-        // After its restart the node has a stranger's certificate.
+        // After its restart, the node has a certificate of another authority.
         stage.kill(0)?;
         certify(&stage, "other")?;
         stage.start(0)?;
         stage.send(500..1000)?;
         stage.await_output(0, "it refuses this side: no authority")?;
         analyzer.await_output("not signed by an authority in 'records_ca'")?;
-        // A right one, without a restart.
+        // The node gets a valid certificate, without a restart.
         certify(&stage, "ca")?;
         analyzer.signal("HUP")?;
         stage.hang_up(0)?;
@@ -77,7 +77,8 @@ fn path(stage: &Stage, name: &str) -> String {
     stage.scratch.file(name).display().to_string()
 }
 
-/// Writes a certificate of the analyzer's address, signed by this authority, and its key.
+/// Writes a certificate for the analyzer's address, signed by the authority `ca`, and its private
+/// key.
 fn certify(stage: &Stage, ca: &str) -> Result<()> {
     let path = |name: &str| path(stage, name);
     let extensions = format!("subjectAltName=IP:{HOST}\n");

@@ -1,23 +1,23 @@
-//! The analyzer's account beside the truth.
+//! Compares the analyzer's account with the truth.
 
 use std::fmt;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// What the captured numbers say of the packets `0..offered`.
+/// What became of the packets with the numbers `0..offered`, according to the captured numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) offered: u64,
-    /// Packets that were captured, each counted once.
+    /// Packets that were captured. A packet that was captured several times counts once.
     pub(crate) captured: u64,
-    /// Captures beyond the first of a packet.
+    /// Captures of packets that had already been captured.
     pub(crate) doubles: u64,
     pub(crate) missed: u64,
 }
 
 impl Truth {
-    /// Of the packets with numbers below `offered`.
+    /// Counts the packets with numbers below `offered`.
     pub(crate) fn of(offered: u64, captured: impl IntoIterator<Item = u64>) -> Result<Self> {
         let mut times = vec![0u8; usize::try_from(offered)?];
         let mut doubles = 0;
@@ -37,38 +37,38 @@ impl Truth {
     }
 }
 
-/// A line of the analyzer's JSON.
+/// A line of JSON that the analyzer printed.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Line(Value);
 
 impl Line {
-    /// The last whole line of what an analyzer has printed.
+    /// The last complete line in an analyzer's output.
     pub(crate) fn last(printed: &str) -> Option<Self> {
         let (whole, _) = printed.rsplit_once('\n')?;
         let line = whole.lines().last()?;
         serde_json::from_str(line).ok().map(Self)
     }
 
-    /// All whole lines of what an analyzer has printed.
+    /// All complete lines in an analyzer's output.
     pub(crate) fn all(printed: &str) -> Vec<Self> {
         let lines = printed.lines().map(serde_json::from_str);
         lines.map_while(Result::ok).map(Self).collect()
     }
 
-    /// A figure that is exact.
+    /// A figure that must be exact.
     pub(crate) fn number(&self, name: &str) -> Result<i64> {
         let value = self.0[name].as_i64();
         value.with_context(|| format!("no number {name:?} in {self}"))
     }
 
-    /// A figure's least and most.
+    /// The least and the greatest value of a figure.
     pub(crate) fn span(&self, name: &str) -> Result<(i64, i64)> {
         let end = |which: &str| self.0[name][which].as_i64();
         let span = end("least").zip(end("most"));
         span.with_context(|| format!("no span {name:?} in {self}"))
     }
 
-    /// What is said of a node.
+    /// The verdict on a node.
     pub(crate) fn verdict(&self, node: &str) -> Option<&str> {
         let nodes = self.0["nodes"].as_array()?;
         nodes.iter().find(|it| it["node"] == node)?["verdict"].as_str()
@@ -80,13 +80,13 @@ impl Line {
         nodes.iter().find(|it| it["node"] == node)?[name].as_i64()
     }
 
-    /// Whether it is said that a node's reports lack.
+    /// Whether the line says that a node's reports are missing.
     pub(crate) fn lacks(&self, node: &str) -> bool {
         let lacking = self.0["lacking"].as_array();
         lacking.is_some_and(|nodes| nodes.iter().any(|it| it["node"] == node))
     }
 
-    /// Until when the account reaches, in nanoseconds since 1970.
+    /// The time up to which the account is known, in nanoseconds since 1970.
     pub(crate) fn time(&self) -> u64 {
         self.0["time"].as_u64().unwrap_or(0)
     }
@@ -96,26 +96,26 @@ impl Line {
         self.span(name).is_ok_and(|(least, most)| least == most)
     }
 
-    /// Whether a figure is exact and this.
+    /// Whether a figure is exact and equals `number`.
     pub(crate) fn is(&self, name: &str, number: u64) -> bool {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         self.span(name).ok() == Some((number, number))
     }
 
-    /// Whether the counts, but for the time, are those of an earlier line.
+    /// Whether all counts are the same as in an earlier line. Times may differ.
     pub(crate) fn is_as(&self, earlier: &Self) -> bool {
         let timeless = |line: &Self| {
             let mut value = line.0.clone();
             value["time"] = Value::Null;
             value["apart"] = Value::Null;
-            // While a port is blind it says until when.
+            // The history of a blind port contains a time that changes.
             value["history"] = Value::Null;
             value
         };
         timeless(self) == timeless(earlier)
     }
 
-    /// Asserts that a figure's span has this number.
+    /// Asserts that a figure's span contains this number.
     pub(crate) fn assert_within(&self, name: &str, number: u64) -> Result<()> {
         let (least, most) = self.span(name)?;
         let number = i64::try_from(number)?;

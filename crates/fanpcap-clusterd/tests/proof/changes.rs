@@ -1,4 +1,4 @@
-//! Planned changes: nodes are drained, leave, join and get other weights, and no packet is missed.
+//! Planned changes: nodes are drained, leave, join and get other weights. No packet is missed.
 
 use std::fs;
 use std::thread;
@@ -32,26 +32,26 @@ const COURSE: [Change; 6] = [
     Change::Join,
 ];
 
-/// How many buckets may move beyond what the nodes' shares come to, by rounding.
+/// By rounding, this many more buckets may move than the nodes' shares change.
 const ROUNDING: usize = 3;
 
-/// What the changes came to.
+/// The sums over all changes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Moves {
     changes: usize,
     buckets: usize,
-    /// Beyond the least that moves, the most of all changes.
+    /// How many more buckets than necessary a change moved: the maximum over all changes.
     excess: usize,
 }
 
-/// How many changes are made: `FANPCAP_RUNS`, or one of each kind.
+/// How many changes are made: `FANPCAP_RUNS`, or else one change of each kind.
 fn runs() -> usize {
     let set = std::env::var("FANPCAP_RUNS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(COURSE.len())
 }
 
 impl Change {
-    /// Has it happen, and waits until it has. Returns the new owners.
+    /// Makes the change, and waits until it is complete. Returns the new owners.
     fn happen(self, stage: &mut Stage, node: usize) -> Result<Owners> {
         let name = id(node);
         let others: Vec<usize> = (0..3).filter(|other| *other != node).collect();
@@ -87,7 +87,7 @@ impl Change {
         }
     }
 
-    /// How many buckets move at least: what the node's share changes by.
+    /// The minimum number of buckets that move: the change of the node's share.
     fn least(self) -> usize {
         match self {
             Self::Drain | Self::Restore | Self::Leave | Self::Join => 1365,
@@ -101,7 +101,7 @@ fn count(owners: &Owners, node: &str) -> usize {
     owners.iter().filter(mine).count()
 }
 
-/// Makes changes while packets come, each of another node than the one before.
+/// Makes changes while packets come. After two changes, the next node is changed.
 fn change(stage: &mut Stage, changes: usize) -> Result<Moves> {
     let mut moves = Moves::default();
     let mut owners = stage.await_owners(&[0, 1, 2])?;
@@ -125,7 +125,7 @@ fn change(stage: &mut Stage, changes: usize) -> Result<Moves> {
     Ok(moves)
 }
 
-/// Asserts that the packets that were sent are of all nodes' buckets.
+/// Asserts that each node has captured packets.
 fn assert_shared(line: &Line) -> Result<()> {
     let captured = |node: usize| line.of_node(&id(node), "captured");
     let all = (0..3).all(|node| captured(node) > Some(0));
@@ -133,8 +133,8 @@ fn assert_shared(line: &Line) -> Result<()> {
     Ok(())
 }
 
-/// Distribution mode: tcpdump on the nodes has all packets, and `fanpcap cluster merge` removes the
-/// doubles from what they have.
+/// Distribution mode: together, the tcpdumps on the nodes have all packets. `fanpcap cluster merge`
+/// removes the doubles from their files.
 fn distribution(engine: Engine) -> Result<()> {
     let mut stage = Stage::new(engine, "")?;
     let moves = change(&mut stage, runs())?;
@@ -144,7 +144,7 @@ fn distribution(engine: Engine) -> Result<()> {
     ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.output());
     ensure!(truth.doubles > 0, "no packet came while buckets moved");
     assert_shared(&line)?;
-    // Each capture of each tcpdump is in the nodes' counts, and no other.
+    // The nodes' counts contain exactly the packets that the tcpdumps captured.
     let captured = truth.captured + truth.doubles;
     ensure!(line.is("captured", captured), "{captured} captured: {line}");
     line.assert_within("doubles", truth.doubles)?;
@@ -152,8 +152,8 @@ fn distribution(engine: Engine) -> Result<()> {
     assert_merged(&stage, truth)
 }
 
-/// Asserts that the merge of what tcpdump has kept on the nodes has each packet once, and that the
-/// command says so.
+/// Asserts that after `fanpcap cluster merge` of the tcpdumps' files each packet is left once, and
+/// that the command prints the right counts.
 pub(crate) fn assert_merged(stage: &Stage, truth: Truth) -> Result<()> {
     let merged = stage.scratch.file("merged.pcap");
     let of_node = |node| stage.devices.iter().map(move |it| stage.kept(node, it));
@@ -176,7 +176,7 @@ pub(crate) fn assert_merged(stage: &Stage, truth: Truth) -> Result<()> {
     Ok(())
 }
 
-/// Capture mode: the analyzer's files have each packet once.
+/// Capture mode: the analyzer's files have each packet exactly once.
 fn capture(engine: Engine) -> Result<()> {
     let settings = "mode = capture\ntransport = tcp\n";
     let mut stage = Stage::new(engine, settings)?;
@@ -213,7 +213,7 @@ fn planned_changes_of_etcd_give_the_analyzer_each_packet_once() {
     netns::within_new(|| capture(Engine::Etcd(1))).unwrap();
 }
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 

@@ -1,6 +1,6 @@
-//! All in one run, in distribution mode: a drain and its end, ten weights, three joins, two deaths,
-//! an agent that hangs, a blind port. At rest the account's spans hold what tcpdump has, bucket by
-//! bucket.
+//! Many events in one run, in distribution mode: a node is drained and restored, ten weights
+//! change, three nodes join, two nodes die, an agent hangs, and a port is blind. Whenever no
+//! packets come, the account's spans must contain tcpdump's counts of each bucket.
 
 mod course;
 mod joining;
@@ -27,35 +27,35 @@ use course::{Draw, Event, NODES, course};
 use figures::{Bounds, account, sum, truth};
 use question::Question;
 
-/// Packets a second: each of six nodes gets all of them.
+/// Packets a second that are sent. Each of six nodes receives all of them.
 const RATE: u64 = 20_000;
 
-/// How many buckets a node's share may differ from its weight's.
+/// By rounding, a node's share may differ from its weight's share by this many buckets.
 const ROUNDING: usize = 8;
 
-/// Between two events.
+/// The time between two events.
 const BETWEEN: Duration = Duration::from_millis(1500);
 
-/// What came so much before an event's begin or after its end is in question too: reports are a
-/// second apart, and the nodes' clocks may differ.
+/// Packets are also in question if they came up to this long before an event's beginning or after
+/// its end: reports are a second apart, and the nodes' clocks may differ.
 const AROUND: Duration = Duration::from_secs(2);
 
-/// A node that is silent for so long is dead to the analyzer.
+/// If a node is silent for this long, the analyzer counts it as dead.
 const SILENT: Duration = Duration::from_secs(15);
 
-/// A running cluster, and what is known of its past.
+/// A running cluster, and what the test knows about its past.
 struct Run {
     stage: Stage,
     draw: Draw,
     begun: Instant,
-    /// Of each node, its weight; 0 if it is dead, or counts as dead.
+    /// Each node's weight; 0 if the node is dead, or counts as dead.
     weights: Vec<u16>,
     owners: Owners,
     question: Question,
     selection: Selection,
     /// The bucket of each packet that was sent.
     buckets: Vec<usize>,
-    /// The number of the first packet since the last rest.
+    /// The number of the first packet after the last pause in the traffic.
     first: u64,
 }
 
@@ -88,13 +88,14 @@ impl Run {
         self.stage.sender.as_ref().map_or(0, Sender::next)
     }
 
-    /// The packets that may be in question for what began with packet `from` and is over by now.
+    /// The numbers of packets that may be in question for an event that began with packet `from`
+    /// and has ended by now.
     fn since(&self, from: u64) -> std::ops::Range<u64> {
         let around = packets(AROUND);
         from.saturating_sub(around).max(self.first)..self.next() + around
     }
 
-    /// The nodes that live.
+    /// The nodes that are alive.
     fn nodes(&self) -> Vec<usize> {
         let nodes = self.weights.iter().enumerate();
         nodes
@@ -103,7 +104,7 @@ impl Run {
             .collect()
     }
 
-    /// Waits until each node's share is that of its weight. Returns the owners of before.
+    /// Waits until each node's share matches its weight. Returns the earlier owners.
     fn follow(&mut self, from: u64) -> Result<Owners> {
         let sum: usize = self.weights.iter().map(|it| usize::from(*it)).sum();
         let wanted = |owners: &Owners| {
@@ -166,7 +167,7 @@ impl Run {
         self.follow(from).map(drop)
     }
 
-    /// Gives a node that neither hangs nor is blind another weight.
+    /// Gives another weight to a node that neither hangs nor is blind, other than node `than`.
     fn weigh_other(&mut self, than: usize) -> Result<()> {
         let mut nodes = self.nodes();
         nodes.retain(|node| *node != than);
@@ -186,13 +187,13 @@ impl Run {
         Ok(())
     }
 
-    /// A node's machine dies: its port gives nothing any more, and its agent is gone.
+    /// A node's machine dies: its port passes no packets, and its agent is killed.
     fn die(&mut self, node: usize, from: u64) -> Result<()> {
         self.stage.mirror.set_loss(node, 1.0)?;
         self.stage.kill(node)?;
         self.weights[node] = 0;
         let before = self.follow(from)?;
-        // It may have captured its buckets' packets until it is dead to the analyzer.
+        // The node may have captured its buckets' packets until the analyzer counts it as dead.
         let mut numbers = self.since(from);
         numbers.end = numbers.end.max(from + packets(SILENT + 2 * AROUND));
         self.question.fault(node, &before, numbers);
@@ -200,7 +201,8 @@ impl Run {
         Ok(())
     }
 
-    /// A node's agent is stopped. Others get its buckets, and its device still selects as before.
+    /// A node's agent is stopped. Other nodes get its buckets, but its device still selects as
+    /// before.
     fn hang(&mut self, node: usize, from: u64) -> Result<()> {
         let (begun, time) = (Instant::now(), seconds("FANPCAP_HANG", 45));
         self.stage.signal(node, "STOP")?;
@@ -236,7 +238,7 @@ impl Run {
         Ok(())
     }
 
-    /// No packets come any more, and the account is compared with what tcpdump has.
+    /// Stops the traffic, and compares the account with tcpdump's packets.
     fn rest(&mut self) -> Result<()> {
         thread::sleep(BETWEEN);
         let sent = self.stage.rest()?;
@@ -268,8 +270,8 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until nothing changes for a while in the account, and all that was offered is known.
-    /// Returns the analyzer's line and its account of each bucket.
+    /// Waits until the account does not change for a while and contains all packets that were
+    /// offered. Returns the analyzer's line, and its account of each bucket.
     fn await_rest(&self) -> Result<(Line, Vec<Bounds>)> {
         let mut first: Option<Line> = None;
         let mut rows = None;
@@ -279,7 +281,7 @@ impl Run {
             if rested.is_none() {
                 first = line.is("offered", self.stage.sent).then(|| line.clone());
             }
-            // The file may be that of the line before.
+            // The file may belong to an earlier line.
             rows = account(&self.stage.scratch.file(BUCKETS)).ok();
             let rows = rows.as_ref();
             rested >= Some(REST) && rows.is_some_and(|rows| is_of(line, &sum(rows)))
@@ -287,7 +289,7 @@ impl Run {
         Ok((line, rows.context("the account of each bucket")?))
     }
 
-    /// The numbers of the packets that all tcpdumps have, when no more come.
+    /// Waits until no more packets come. Returns the numbers of the packets in all tcpdumps' files.
     fn captured(&self, line: &Line) -> Result<Vec<u64>> {
         let (least, _) = line.span("captured")?;
         let least = usize::try_from(least)?;
@@ -306,12 +308,12 @@ impl Run {
     }
 }
 
-/// How many packets come in this time.
+/// How many packets are sent in this time.
 fn packets(time: Duration) -> u64 {
     u64::try_from(u128::from(RATE) * time.as_millis() / 1000).unwrap_or(u64::MAX)
 }
 
-/// One run. `FANPCAP_SEED` has it again.
+/// One run. The same `FANPCAP_SEED` repeats it.
 fn run(engine: Engine) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let set = std::env::var("FANPCAP_SEED")
@@ -331,7 +333,7 @@ fn run(engine: Engine) -> Result<()> {
     done.with_context(|| format!("FANPCAP_SEED={seed}"))
 }
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 

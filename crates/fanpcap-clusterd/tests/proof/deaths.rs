@@ -1,4 +1,5 @@
-//! Processes and machines die and hang: what that cost is what the analyzer says.
+//! Processes and machines die or hang. The packets that this costs are the packets that the
+//! analyzer reports as lost.
 
 use std::process::Command;
 use std::thread;
@@ -11,18 +12,19 @@ use crate::account::{Line, Truth};
 use crate::files;
 use crate::stage::{Engine, PATIENCE, Stage, id, seconds};
 
-/// Records go to the analyzer, and are acknowledged.
+/// Records go to the analyzer, which acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
 /// A silent node is offline after 3 s.
 pub(crate) const QUICK: &str = "heartbeat = 500ms\noffline = 3s\n";
 
-/// Before something happens, and after it.
+/// The time before and after an event.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// How many packets the analyzer's figures say were lost, at least and at most: by the nodes, on
-/// the way to the analyzer, and at its disk. What was lost on the way may be packets that another
-/// node captured too: as many as were captured more than once.
+/// How many packets were lost according to the analyzer, at least and at most: by the nodes, on the
+/// way to the analyzer, and at the analyzer's disk. Records that were lost on the way may be copies
+/// of packets that another node captured too. So the lower bound leaves out as many of them as
+/// there were doubles.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
     let others = line.number("export")? + line.number("analyzer")?;
@@ -31,15 +33,15 @@ pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     Ok((least + others - spare, most + others))
 }
 
-/// Asserts that no packet is in the files twice that the analyzer has not counted, and that what is
-/// missing is what the analyzer says was lost.
+/// Asserts that the files have a packet twice only if the analyzer counts it as unchecked, and that
+/// as many packets are missing as the analyzer reports as lost.
 pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;
     println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
     let (least, most) = explained(&line)?;
     let missed = i64::try_from(truth.missed)?;
-    // None, but on a machine that is too slow for what comes.
+    // There are unchecked records only if the machine is too slow for the traffic.
     let unchecked = u64::try_from(line.number("unchecked")?)?;
     ensure!(
         truth.doubles <= unchecked,
@@ -55,8 +57,8 @@ pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     Ok((line, truth))
 }
 
-/// An agent that is killed takes along what it had read and not sent. What comes while there is
-/// none waits in the ring.
+/// A killed agent loses the records that it had read but not sent. Records that come while no agent
+/// runs wait in the ring.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_killed_agents_packets_are_in_its_ring_or_accounted() {
@@ -105,7 +107,7 @@ fn an_agent_of_etcd_that_hangs_does_so_too() {
     netns::within_new(|| hang(Engine::Etcd(1), "")).unwrap();
 }
 
-/// Kills a node's machine: its agent, and its port is blind.
+/// A node's machine dies: its agent is killed, and its port is blind.
 fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     let mut stage = Stage::new(engine, &format!("{CAPTURE}{more}"))?;
     stage.send();
@@ -122,7 +124,7 @@ fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     Ok(())
 }
 
-/// `FANPCAP_OFFLINE=15` has the times as they are by default.
+/// With `FANPCAP_OFFLINE=15`, the test uses the default times.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_dead_node_of_the_embedded_protocol_has_new_owners_too() {
@@ -156,7 +158,7 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
         let truth = truth.with_context(|| stage.output())?;
         println!("{truth:?}, {:.1} kpps", stage.rate());
         ensure!((truth.missed, truth.doubles) == (0, 0), "{truth:?}");
-        // What it accounts for began amid packets.
+        // The account of the new analyzer began while packets came.
         let line = stage.line().context("a line")?;
         line.assert_within("lost", 0)?;
         ensure!(
@@ -169,7 +171,7 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
     .unwrap();
 }
 
-/// A small disk. Dropping it takes it away.
+/// A small disk, which is unmounted when this value is dropped.
 struct Disk(std::path::PathBuf);
 
 impl Disk {
@@ -184,16 +186,16 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // An error shows as a directory that can't be removed.
+        // If this fails, removing the directory fails too, and shows the error.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 
-    /// In distribution mode the agent has no packet in its hands.
+    /// In distribution mode, the agent never handles packets.
     #[test]
     #[ignore = "needs root: namespaces, XDP"]
     fn killed_and_stopped_agents_cost_tcpdump_nothing() {

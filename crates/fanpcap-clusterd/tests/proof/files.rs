@@ -1,4 +1,4 @@
-//! Files of packets, the analyzer's and merged ones: which packets they have.
+//! Reads the packets in the analyzer's files and in merged files.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -9,22 +9,23 @@ use pcap_file::pcap::PcapReader;
 
 use crate::wire;
 
-/// A block of a packet with its interface and time (pcapng, section 4.3).
+/// The type of a block with a packet, its interface and its time (pcapng, section 4.3).
 const PACKET: u32 = 6;
 
 /// A packet in a file.
 struct Packet {
     number: u64,
-    /// The number of its interface in the file: one for each node and topology.
+    /// The number of the packet's interface in the file. There is one interface for each node and
+    /// topology.
     interface: u32,
-    /// Nanoseconds since 1970.
+    /// The time stamp, in nanoseconds since 1970.
     stamp: u64,
 }
 
 /// The packets in all files of a directory, in the order of the files.
 ///
 /// # Errors
-/// A file is not whole pcapng blocks.
+/// A file does not consist of complete pcapng blocks.
 fn packets(directory: &Path) -> Result<Vec<Packet>> {
     let entries = fs::read_dir(directory).context("the analyzer's directory")?;
     let mut paths: Vec<PathBuf> = entries
@@ -42,16 +43,16 @@ fn packets(directory: &Path) -> Result<Vec<Packet>> {
 /// The numbers of the packets in all files of a directory, in the order of the files.
 ///
 /// # Errors
-/// A file is not whole pcapng blocks.
+/// A file does not consist of complete pcapng blocks.
 pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
     let packets = packets(directory)?;
     Ok(packets.iter().map(|packet| packet.number).collect())
 }
 
-/// The first packets that are there more than once, each with its interface and stamp.
+/// The first packets that occur more than once, each with its interface and its time stamp.
 ///
 /// # Errors
-/// As [`numbers`].
+/// As in [`numbers`].
 pub(crate) fn doubles(directory: &Path) -> Result<String> {
     let mut packets = packets(directory)?;
     packets.sort_by_key(|packet| packet.number);
@@ -63,10 +64,10 @@ pub(crate) fn doubles(directory: &Path) -> Result<String> {
 
 const SHOWN: usize = 40;
 
-/// The numbers of the packets in a pcap file, in its order.
+/// The numbers of the packets in a pcap file, in the file's order.
 ///
 /// # Errors
-/// The file is no pcap file, or is cut off.
+/// The file is not a pcap file, or is cut off.
 pub(crate) fn numbers_of_pcap(path: &Path) -> Result<Vec<u64>> {
     let mut reader = PcapReader::new(BufReader::new(File::open(path)?))?;
     let mut numbers = Vec::new();

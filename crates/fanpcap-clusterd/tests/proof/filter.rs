@@ -1,4 +1,5 @@
-//! A filter for the cluster: nodes drop and count what does not pass, also while it is replaced.
+//! A filter for the cluster: nodes drop and count packets that do not pass. The filter is also
+//! replaced while packets come.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +13,16 @@ use serde_json::Value;
 use crate::account::Line;
 use crate::stage::{Engine, LOOK, PATIENCE, Stage, id};
 
-/// Of the four classes that a packet's number modulo 4 is of, the first filter passes 0 and 1.
+/// A packet's number modulo 4 is its class. The first filter passes the classes 0 and 1.
 const FIRST: &str = "udp[8] & 3 < 2";
-/// The second passes 1 and 2. So class 1 passes always, and class 3 never.
+/// The second filter passes the classes 1 and 2. So class 1 always passes, and class 3 never
+/// passes.
 const SECOND: &str = "udp[8] & 3 = 1 or udp[8] & 3 = 2";
 
-/// Before the filter is replaced, and after it.
+/// The time before and after the filter is replaced.
 const BEFORE: Duration = Duration::from_millis(500);
 
-/// Packets that surely came before the change, or after it.
+/// Packets at this distance from the change certainly came before it, or after it.
 const SURE: u64 = 1000;
 
 /// Packets that the nodes' filters dropped, according to their metrics.
@@ -35,7 +37,7 @@ fn filtered(stage: &Stage) -> Result<u64> {
     (0..3).map(of).sum()
 }
 
-/// Starts the coordinator again with another filter, and waits until all nodes have it.
+/// Starts the coordinator again with the second filter, and waits until all nodes use it.
 fn replace(stage: &mut Stage) -> Result<()> {
     let file = stage.scratch.file("cluster.conf");
     let settings = fs::read_to_string(&file)?.replace(FIRST, SECOND);
@@ -52,7 +54,8 @@ fn replace(stage: &mut Stage) -> Result<()> {
     stage.await_owners(&[0, 1, 2]).map(drop)
 }
 
-/// How often each packet was captured, when all are accounted for: each was captured or filtered.
+/// Waits until each packet is accounted for: it was captured or filtered. Returns how often each
+/// packet was captured.
 fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     let line = stage.await_rest()?;
     let accounted = await_for("all packets in tcpdumps and metrics", PATIENCE, || {
@@ -73,7 +76,7 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
         *times.entry(number).or_insert(0) += 1;
     }
     let times = (0..stage.sent).map(|number| times.get(&number).copied().unwrap_or(0));
-    // The account has all of a node's packets as captured, whatever becomes of them.
+    // The account counts all of a node's packets as captured, even if the filter drops them.
     for (name, truth) in [
         ("offered", stage.sent),
         ("captured", stage.sent),
@@ -85,7 +88,7 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     Ok((line, times.collect()))
 }
 
-/// Asserts how often packets of these numbers were captured, by their class.
+/// Asserts for each of these numbers how often its packet was captured. The packet's class decides.
 fn assert_times(times: &[u64], from: u64, to: u64, wanted: impl Fn(u64) -> Option<u64>) {
     let all = (0..).zip(times.iter().copied());
     for (number, found) in all.filter(|(number, _)| (from..to).contains(number)) {
@@ -131,7 +134,7 @@ fn a_filter_and_its_successor_drop_what_they_say_and_no_other_packet() {
     netns::within_new(|| by_engine(Engine::Embedded)).unwrap();
 }
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 

@@ -1,5 +1,5 @@
-//! A tap with two legs, each of which carries one direction: both directions of a connection are at
-//! one node, whatever changes.
+//! A tap with two legs, each of which carries one direction. Both directions of a connection are
+//! always captured by the same node, also while buckets move.
 
 use std::ops::Range;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::changes::assert_merged;
 use crate::stage::{Engine, Stage, id};
 use crate::wire::Sender;
 
-/// Settings of nodes with two legs.
+/// The settings of nodes with two legs.
 const LEGS: &str = "device = mon, mon2\nselect = flow\n";
 
 /// The devices of nodes with these settings.
@@ -35,7 +35,7 @@ pub(crate) fn add_nodes(mirror: &mut Mirror, devices: &[&str]) -> Result<()> {
     }
 }
 
-/// What sends to these devices, with numbers from `first` on.
+/// A sender for these devices. It numbers its packets from `first` on.
 pub(crate) fn sender(devices: &[&str], first: u64, rate: u64) -> Sender {
     match devices {
         [_] => Sender::start(WIRE, first, rate),
@@ -43,8 +43,8 @@ pub(crate) fn sender(devices: &[&str], first: u64, rate: u64) -> Sender {
     }
 }
 
-/// Drains a node and takes that back, while packets come. Returns the numbers of the packets that
-/// came while nothing changed.
+/// Drains a node and undoes this, while packets come. Returns the numbers of the packets that came
+/// while no buckets moved.
 fn drain(stage: &mut Stage) -> Result<Vec<Range<u64>>> {
     let name = id(1);
     let pause = || thread::sleep(Duration::from_millis(700));
@@ -65,7 +65,7 @@ fn drain(stage: &mut Stage) -> Result<Vec<Range<u64>>> {
     Ok(vec![first, drained, last..sent])
 }
 
-/// The nodes that have each packet, a bit for each.
+/// For each packet, the nodes that captured it, one bit for each node.
 fn nodes(stage: &Stage) -> Result<Vec<u8>> {
     let mut nodes = vec![0_u8; usize::try_from(stage.sent)?];
     for (at, reader) in stage.readers.iter().enumerate() {

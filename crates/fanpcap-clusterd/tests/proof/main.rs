@@ -1,4 +1,4 @@
-//! Whole clusters of real processes, with packets of known truth: each is captured, or accounted.
+//! Whole clusters of real processes. Each packet must be captured or accounted for.
 #![allow(clippy::print_stdout, reason = "the figures of long runs")]
 
 mod wire;

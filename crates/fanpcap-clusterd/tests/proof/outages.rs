@@ -1,4 +1,4 @@
-//! Outages of what coordinates a cluster: nothing changes, and nothing is missed.
+//! The coordination engine or the coordinator fails. Then no buckets move, and no packet is missed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use fanpcap_testkit::{await_for, netns};
 use crate::deaths::{QUICK, assert_accounted};
 use crate::stage::{Engine, LOOK, PATIENCE, Stage, id, seconds};
 
-/// Records go to the analyzer, and are acknowledged.
+/// Records go to the analyzer, which acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// Before something happens, and after it.
+/// The time before and after an event.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// Asserts that each packet is in the files once.
+/// Asserts that the files have each packet exactly once.
 fn assert_once(stage: &Stage) -> Result<()> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;
@@ -43,8 +43,8 @@ fn without_etcd(stage: &mut Stage, outage: Duration) -> Result<()> {
     etcd.await_leader()
 }
 
-/// A node's records come late, of a topology that is no more. Others have captured the same
-/// packets.
+/// A node is cut off. Its records come late, and belong to a topology that was replaced. Other
+/// nodes have captured the same packets.
 fn cut_off(engine: Engine, more: &str) -> Result<()> {
     let mut stage = Stage::new(engine, &format!("{CAPTURE}{more}"))?;
     stage.send();
@@ -73,9 +73,10 @@ fn a_node_that_was_cut_off_comes_back_and_no_packet_is_there_twice() {
 
 /// Stops the agents of two nodes, and waits until their leases have ended.
 ///
-/// Each agent keeps its lease alive at a time of its own, and a node whose lease ends 100 ms before
-/// the other's counts as dead by itself. etcd starts all leases anew when it is started
-/// ([`fanpcap_etcd::Client::grant`]): so these two end at once.
+/// Each agent renews its lease at its own times. A node whose lease ends 100 ms before the other
+/// node's lease would count as dead alone. When etcd starts, it gives all leases their full time
+/// again ([`fanpcap_etcd::Client::grant`]). So after a restart of etcd the two leases end at the
+/// same time.
 fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
     for node in nodes {
         stage.signal(node, "STOP")?;
@@ -96,7 +97,7 @@ fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that the topology is the one of before.
+/// Asserts that the topology still has the number `before`.
 fn assert_unchanged(stage: &Stage, before: u64) -> Result<()> {
     let (_, after) = stage.owners()?;
     ensure!(
@@ -107,7 +108,7 @@ fn assert_unchanged(stage: &Stage, before: u64) -> Result<()> {
     Ok(())
 }
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 
@@ -165,7 +166,7 @@ mod long {
             for node in [0, 1] {
                 stage.signal(node, "CONT")?;
             }
-            // All say again that they capture by the topology in force.
+            // All nodes acknowledge the present topology again.
             stage.await_owners(&[0, 1, 2])?;
             thread::sleep(BEFORE);
             assert_unchanged(&stage, before)?;

@@ -1,4 +1,4 @@
-//! Which node has each bucket, as an operator sees it, and waits for that.
+//! Reads which node has each bucket, like an operator, and waits for changes.
 
 use std::thread;
 use std::time::Instant;
@@ -12,18 +12,18 @@ use serde_json::Value;
 
 use crate::stage::{LOOK, PATIENCE, Stage, id};
 
-/// Which node has each bucket.
+/// The id of the node that has each bucket.
 pub(crate) type Owners = Vec<Option<String>>;
 
 impl Stage {
-    /// How the cluster selects, its secret included.
+    /// The cluster's selection, including its secret.
     pub(crate) fn selection(&self) -> Result<Selection> {
         let conf = Conf::load(&self.scratch.file("cluster.conf"))?;
         let topology = engine::operator_side(&conf)?.look()?.view.topology;
         Ok(topology.context("a topology")?.1.selection)
     }
 
-    /// Which node has each bucket, if nothing moves; and the topology's number.
+    /// Which node has each bucket, if no bucket moves; and the topology's number.
     pub(crate) fn owners(&self) -> Result<(Option<Owners>, u64)> {
         let Ok(topology) = self.ask(&["topology", "--json"]) else {
             return Ok((None, 0));
@@ -41,7 +41,7 @@ impl Stage {
         Ok((Some(owners.iter().map(of_slot).collect()), revision))
     }
 
-    /// Waits until these nodes alone have buckets, and all of them capture by that topology.
+    /// Waits until exactly these nodes have buckets, and all of them capture by that topology.
     pub(crate) fn await_owners(&self, nodes: &[usize]) -> Result<Owners> {
         let wanted: Vec<String> = nodes.iter().map(|node| id(*node)).collect();
         let is_done = |owners: &Owners| {
@@ -53,14 +53,15 @@ impl Stage {
         self.await_topology(is_done)
     }
 
-    /// Waits until the buckets are as wanted, and all of their nodes capture so.
+    /// Waits until `wanted` returns `true` for the owners, and all nodes with buckets capture by
+    /// that topology.
     pub(crate) fn await_topology(&self, wanted: impl Fn(&Owners) -> bool) -> Result<Owners> {
         let settled = await_for("the topology", PATIENCE, || {
             thread::sleep(LOOK);
             let (Some(owners), revision) = self.owners()? else {
                 return Ok(None);
             };
-            // On a busy machine what coordinates the cluster may answer late.
+            // On a busy machine, the coordination engine may reply late.
             let Ok(status) = self.ask(&["status", "--json"]) else {
                 return Ok(None);
             };
@@ -83,7 +84,7 @@ impl Stage {
         settled.with_context(|| self.output())
     }
 
-    /// Waits until a node has no buckets any more, or gives them away. Returns when that was seen.
+    /// Waits until a node has no buckets, or is giving them away. Returns when that was seen.
     pub(crate) fn await_new_owners(&self, node: usize) -> Result<Instant> {
         let id = id(node);
         await_for("new owners", PATIENCE, || {

@@ -1,4 +1,4 @@
-//! Mirror ports that lose, are blind or wrong: the analyzer names them.
+//! The analyzer reports mirror ports that lose packets, that are blind, and that show another link.
 
 use std::thread;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::account::Line;
 use crate::stage::{Engine, Stage, id};
 use crate::wire::Sender;
 
-/// Records go to the analyzer, and are acknowledged.
+/// Records go to the analyzer, which acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// Waits until the node is named, and asserts that what is missing in the files is what the
-/// analyzer says was lost. On a busy machine other ports may lose packets too, and are named for
-/// that.
+/// Waits until the analyzer reports the node's port. Asserts that as many packets are missing in
+/// the files as the analyzer reports as lost. On a busy machine other ports may lose packets too,
+/// and are then reported too.
 fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<Line> {
     let named = |line: &Line, node| {
         let found = line.verdict(&id(node));
@@ -43,10 +43,10 @@ fn a_blind_port_is_named() {
     .unwrap();
 }
 
-/// Numbers that the cluster's packets do not reach.
+/// A number that is greater than the numbers of all packets of the cluster.
 const STRANGE: u64 = 1 << 40;
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 
@@ -56,7 +56,8 @@ mod long {
         netns::within_new(|| {
             let mut stage = Stage::new(Engine::Etcd(1), CAPTURE)?;
             stage.mirror.set_loss(1, 0.001)?;
-            // From rest to rest the analyzer knows exactly what each port lacked.
+            // Between two pauses in the traffic, the analyzer knows exactly how many packets each
+            // port lost.
             let before = stage.mirror.forwarded(1)?;
             stage.send_for(Duration::from_secs(4))?;
             let line = assert_named(&stage, 1, "its port loses")?;
@@ -68,8 +69,8 @@ mod long {
         .unwrap();
     }
 
-    /// What the port of another link shows are packets that no other node sees: those of a few
-    /// flows, so that they are in few buckets, however fast each link is.
+    /// A port of another link shows packets that no other node sees. Here these packets belong to a
+    /// few flows, so they are in few buckets at any packet rate.
     #[test]
     #[ignore = "needs root: namespaces, XDP"]
     fn a_wrong_port_is_named() {

@@ -1,4 +1,4 @@
-//! tcpdump on the nodes, as any user would start it: what each has captured.
+//! tcpdump on the nodes, started like any user starts it, and the packets that it captures.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -12,14 +12,14 @@ use fanpcap_testkit::Mirror;
 
 use crate::wire;
 
-/// A node's tcpdump. Dropping it ends it.
+/// A node's tcpdump, which is killed when this value is dropped.
 pub(crate) struct Reader {
     child: Child,
     numbers: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Reader {
-    /// Starts tcpdump on a node's device. What it writes is kept in a new file.
+    /// Starts tcpdump on a node's device. Its output is kept in a new file.
     pub(crate) fn start(mirror: &Mirror, node: usize, device: &str, kept: &Path) -> Result<Self> {
         let mut command = Command::new("tcpdump");
         command
@@ -32,7 +32,7 @@ impl Reader {
         let from = child.stdout.take().context("tcpdump's output")?;
         let kept = File::create(kept)?;
         let mut from = BufReader::new(Kept { from, kept });
-        // The file's header comes once it captures.
+        // tcpdump writes the file's header when it has begun to capture.
         from.read_exact(&mut [0; 24]).context("tcpdump's header")?;
         let numbers = Arc::new(Mutex::new(Vec::new()));
         let found = Arc::clone(&numbers);
@@ -40,7 +40,7 @@ impl Reader {
         Ok(Self { child, numbers })
     }
 
-    /// The numbers of the packets that it has captured so far.
+    /// The numbers of the packets that this tcpdump has captured so far.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let numbers = self.numbers.lock();
         numbers.unwrap_or_else(PoisonError::into_inner).clone()
@@ -52,7 +52,7 @@ impl Reader {
     }
 }
 
-/// A stream of which all that is read is in a file, too.
+/// A stream. All bytes that are read from it are also written to a file.
 struct Kept {
     from: ChildStdout,
     kept: File,
@@ -68,13 +68,13 @@ impl Read for Kept {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // An error says that it has ended already.
+        // This fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Takes packets out of a pcap stream until it ends.
+/// Reads packets from a pcap stream until the stream ends.
 fn take(mut from: impl Read, found: &Mutex<Vec<u64>>) {
     let mut head = [0; 16];
     let mut captured = vec![0; 1 << 16];

@@ -1,4 +1,4 @@
-//! Nodes' reports on a network that loses packets, and reports that do not come.
+//! Nodes' reports on a network that loses packets, and reports that never come.
 
 use std::fs;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use fanpcap_testkit::netns;
 
 use crate::stage::{Engine, Stage, id, seconds};
 
-/// Seconds in which the account does not move, of [`LINES`].
+/// Of [`LINES`] seconds, the account may stand still in this many.
 const STILL: usize = 2;
 
-/// Lines of the analyzer, which prints one a second.
+/// The number of the analyzer's lines that are read. It prints one line a second.
 const LINES: u64 = 15;
 
-/// Of the packets between each node and the control network, this share is lost, each way.
+/// Between each node and the control network, this share of the packets is lost in each direction.
 fn lossy(share: f64) -> Result<()> {
     let mut stage = Stage::new(Engine::Embedded, "")?;
     for node in 0..3 {
@@ -41,7 +41,7 @@ fn lossy(share: f64) -> Result<()> {
     Ok(())
 }
 
-/// How many segments a node has sent again.
+/// How many TCP segments a node has sent again.
 fn repeated(stage: &Stage, node: usize) -> Result<u64> {
     let snmp = || Ok(fs::read_to_string("/proc/thread-self/net/snmp")?);
     let snmp = stage.mirror.on_node(node, snmp)?;

@@ -1,4 +1,4 @@
-//! Two analyzers: each has its own buckets, and both together have each packet once.
+//! Two analyzers. Each has its own buckets, and together they have each packet once.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -15,21 +15,22 @@ use crate::files;
 use crate::stage::{Engine, LOOK, PATIENCE, REST, Stage, id};
 use crate::wire;
 
-/// Before something happens, and after it.
+/// The time before and after an event.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// The settings: an address for the stage's own analyzer, and one for [`Second`].
+/// The settings with an address for the stage's own analyzer and an address for [`Second`].
 fn settings() -> String {
     format!("mode = capture\nanalyzers = {HOST}:7710, {HOST}:7711\n")
 }
 
-/// The analyzer of the odd buckets. The stage's own has the even ones. Dropping it kills it.
+/// The analyzer of the odd buckets, which is killed when this value is dropped. The stage's own
+/// analyzer has the even buckets.
 struct Second(Child);
 
 impl Second {
-    /// Starts it, and waits until it has reports of all nodes.
+    /// Starts the analyzer, and waits until it has reports of all nodes.
     fn start(stage: &Stage) -> Result<Self> {
-        // What an earlier one printed is none of this one's.
+        // The new file does not contain what an earlier analyzer printed.
         let printed = File::create(Self::printed(stage))?;
         let listen = format!("{HOST}:7711");
         let words = ["analyzer", "--json", "--listen", &listen];
@@ -45,7 +46,7 @@ impl Second {
         Ok(second)
     }
 
-    /// Where its files are.
+    /// The directory with the analyzer's files.
     fn records(stage: &Stage) -> PathBuf {
         stage.scratch.file("records1")
     }
@@ -54,7 +55,7 @@ impl Second {
         stage.scratch.file("analyzer1.json")
     }
 
-    /// Its last words.
+    /// The analyzer's last line.
     fn line(stage: &Stage) -> Option<Line> {
         Line::last(&fs::read_to_string(Self::printed(stage)).ok()?)
     }
@@ -62,13 +63,13 @@ impl Second {
 
 impl Drop for Second {
     fn drop(&mut self) {
-        // An error says that it has ended already.
+        // This fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits until nothing changes for a while in what the two say. Returns their last words.
+/// Waits until the accounts of both analyzers do not change for a while. Returns their last lines.
 fn await_rest(stage: &Stage) -> Result<[Line; 2]> {
     let mut since: Option<[Line; 2]> = None;
     let lines = await_for("accounts at rest", PATIENCE, || {
@@ -88,8 +89,9 @@ fn await_rest(stage: &Stage) -> Result<[Line; 2]> {
     lines.with_context(|| stage.output())
 }
 
-/// Waits until the files of the two have all packets that were sent, and asserts that they have
-/// none twice. Returns the packets of each, once both rest, and their last words.
+/// Waits until the files of both analyzers together have all packets that were sent, and asserts
+/// that no packet is there twice. When both accounts no longer change, returns the last line and
+/// the packets of each analyzer.
 fn each_once(stage: &Stage) -> Result<([Line; 2], [Vec<u64>; 2])> {
     let directories = [stage.records(), Second::records(stage)];
     let written = await_for("all packets in the files", PATIENCE, || {
@@ -107,7 +109,7 @@ fn each_once(stage: &Stage) -> Result<([Line; 2], [Vec<u64>; 2])> {
     Ok((lines, packets))
 }
 
-/// Asserts that an analyzer's files have packets of its own buckets only.
+/// Asserts that an analyzer's files have only packets of its own buckets.
 fn assert_own_buckets(stage: &Stage, packets: &[Vec<u64>; 2]) -> Result<()> {
     let selection = stage.selection()?;
     for (place, packets) in packets.iter().enumerate() {
@@ -121,7 +123,7 @@ fn assert_own_buckets(stage: &Stage, packets: &[Vec<u64>; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that an analyzer that was there from the begin knows exactly what came.
+/// Asserts that an analyzer that has run from the beginning knows exactly what came.
 fn assert_exact(line: &Line, packets: &[u64]) -> Result<()> {
     let [received, removed] = ["received", "removed"].map(|name| line.number(name));
     let (received, removed) = (u64::try_from(received?)?, u64::try_from(removed?)?);
@@ -156,7 +158,7 @@ fn drain(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// The second analyzer is killed while packets come, and another takes its place.
+/// The second analyzer is killed while packets come, and is started again.
 fn replace(stage: &mut Stage, second: Second) -> Result<Second> {
     stage.send();
     thread::sleep(2 * BEFORE);
@@ -168,13 +170,14 @@ fn replace(stage: &mut Stage, second: Second) -> Result<Second> {
     let (lines, packets) = each_once(stage)?;
     assert_own_buckets(stage, &packets)?;
     assert_exact(&lines[0], &packets[0])?;
-    // What it accounts for began amid packets.
+    // The new analyzer's account began while packets came.
     lines[1].assert_within("lost", 0)?;
     assert_none_on_the_way(&lines[1])?;
     Ok(second)
 }
 
-/// From rest to rest both know exactly what came, the one that was killed too.
+/// Between two pauses in the traffic, both analyzers know exactly what came, even the analyzer that
+/// was started again.
 fn go_on(stage: &mut Stage) -> Result<()> {
     let (before, sent) = (await_rest(stage)?, stage.sent);
     stage.send_for(BEFORE)?;
@@ -194,7 +197,7 @@ fn go_on(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Longer than anybody waits for.
+/// Tests that take too long for `make test`.
 mod long {
     use super::*;
 
@@ -204,7 +207,7 @@ mod long {
         netns::within_new(|| {
             let mut stage = Stage::new(Engine::Etcd(1), &settings())?;
             let second = Second::start(&stage)?;
-            // As in [`Stage::prepared`]: it knows all from its begin.
+            // As in [`Stage::prepared`], the account then contains everything from its beginning.
             await_rest(&stage)?;
             drain(&mut stage)?;
             let _second = replace(&mut stage, second)?;

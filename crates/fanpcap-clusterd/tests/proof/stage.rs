@@ -1,4 +1,4 @@
-//! A whole cluster: etcd or the embedded protocol, coordinators, nodes, an analyzer, traffic.
+//! A whole cluster: etcd or the embedded engine, coordinators, nodes, an analyzer, and traffic.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -21,64 +21,66 @@ use crate::legs;
 use crate::readers::Reader;
 use crate::wire::{RATE, Sender};
 
-/// Enough for whatever the cluster does on a busy machine.
+/// The time limit for whatever the cluster does on a busy machine.
 pub(crate) const PATIENCE: Duration = LIMIT;
 
-/// Between two looks at what the cluster does.
+/// The time between two looks at the cluster's state.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// The file with the analyzer's account of each bucket.
 pub(crate) const BUCKETS: &str = "buckets.csv";
 
-/// For how long nothing changes at rest, in nanoseconds: a node's reports are a second apart.
+/// The traffic has stopped if nothing changes for this long, in nanoseconds: a node's reports are a
+/// second apart.
 pub(crate) const REST: u64 = 2_000_000_000;
 
-/// What coordinates the cluster.
+/// The coordination engine of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
-    /// An etcd with so many members.
+    /// An etcd with this number of members.
     Etcd(u8),
-    /// The protocol of fanpcap's own, with its times as they are by default.
+    /// The embedded engine, with its default times.
     Embedded,
 }
 
-/// Written by the cluster whose packets come: two at once would lose packets to each other. Read
-/// by those that are made and judged, which takes CPU time. Clusters at rest leave it alone.
+/// A cluster holds the write lock while it gets packets: two such clusters at the same time would
+/// make each other lose packets. A cluster holds the read lock while it is built or its files are
+/// checked, which takes CPU time. Without traffic a cluster needs no lock.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// The cluster. Dropping it ends all processes and takes the selections off.
+/// The cluster. Dropping it ends all processes and detaches the selections.
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
     pub(crate) scratch: Scratch,
     pub(crate) etcd: Option<Etcd>,
     pub(crate) agents: Vec<Option<Child>>,
-    /// Of each device of each node.
+    /// One tcpdump for each device of each node.
     pub(crate) readers: Vec<Reader>,
     coordinators: Vec<Child>,
     analyzer: Option<Child>,
     pub(crate) sender: Option<Sender>,
-    /// Packets a second that are sent, if the machine can.
+    /// Packets a second that are sent if the machine is fast enough.
     pub(crate) target_rate: u64,
     /// How many packets were sent.
     pub(crate) sent: u64,
     /// For how long packets were sent.
     lasted: Duration,
-    /// Whether an analyzer takes the packets, or tcpdump on each node.
+    /// Whether an analyzer takes the packets. Otherwise tcpdump captures on each node.
     pub(crate) ships: bool,
-    /// The nodes' devices: one, or two legs of a tap.
+    /// The names of each node's devices: one device, or the two legs of a tap.
     pub(crate) devices: &'static [&'static str],
-    /// While packets come.
+    /// The write lock of [`MACHINE`], while packets come.
     alone: Option<RwLockWriteGuard<'static, ()>>,
 }
 
 impl Stage {
-    /// Three nodes that have their shares, with these further settings. In capture mode an analyzer
-    /// writes files, else tcpdump reads on each node.
+    /// A cluster of three nodes that have their shares, with the additional settings `more`. In
+    /// capture mode an analyzer writes files. In distribution mode tcpdump captures on each node.
     pub(crate) fn new(engine: Engine, more: &str) -> Result<Self> {
         Self::prepared(engine, more, |_| Ok(()))
     }
 
-    /// The same. The directory for the analyzer's files is prepared first.
+    /// Does the same, but first prepares the directory for the analyzer's files.
     pub(crate) fn prepared(
         engine: Engine,
         more: &str,
@@ -107,8 +109,8 @@ impl Stage {
         stage.await_line("all nodes' reports", |line| {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
-        // What passes until the second report of each is known within a span only: if the node that
-        // the ledger begins with died, this would stay uncertain.
+        // For packets that pass before the second report of each node, the account has only a span.
+        // If the first node in the ledger died, the span would stay.
         stage.await_rest()?;
         Ok(stage)
     }
@@ -166,7 +168,7 @@ impl Stage {
         })
     }
 
-    /// The program with a subcommand. What it says goes to a file, behind what was said before.
+    /// The program with a subcommand. Its messages are appended to a file.
     pub(crate) fn program(&self, name: &str, words: &[&str]) -> Result<Command> {
         let path = self.scratch.file(&format!("{name}.log"));
         let log = File::options().create(true).append(true).open(path)?;
@@ -185,7 +187,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Kills the coordinator that leads. Returns its name. The embedded engine's is the only one.
+    /// Kills the coordinator that leads, and returns its name. The embedded engine has only one
+    /// coordinator here.
     pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
         let is_only = self.etcd.is_none();
@@ -196,15 +199,16 @@ impl Stage {
         Ok(name)
     }
 
-    /// Which coordinator leads.
+    /// The name of the coordinator that leads.
     pub(crate) fn leader(&self) -> Result<Option<String>> {
         let status = self.ask(&["status", "--json"])?;
         Ok(status["coordinator"].as_str().map(str::to_owned))
     }
 
-    /// Starts an analyzer: its files and what it prints go on behind those of an earlier one.
+    /// Starts an analyzer. It continues the files of the earlier analyzer; its messages are
+    /// appended to a file.
     pub(crate) fn start_analyzer(&mut self) -> Result<()> {
-        // What an earlier one said is none of this one's.
+        // The new file does not contain what an earlier analyzer printed.
         let printed = File::create(self.scratch.file("analyzer.json"))?;
         let mut command = self.program("analyzer", &["analyzer", "--json"])?;
         command.arg("--buckets").arg(self.scratch.file(BUCKETS));
@@ -252,13 +256,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Packets come from now on, and the machine is this cluster's until they [`Stage::rest`].
+    /// Starts the traffic. Until [`Stage::rest`], no other cluster gets packets.
     pub(crate) fn send(&mut self) {
         self.alone = Some(MACHINE.write().unwrap_or_else(PoisonError::into_inner));
         self.sender = Some(legs::sender(self.devices, self.sent, self.target_rate));
     }
 
-    /// No packets come any more. Returns how many came in all.
+    /// Stops the traffic. Returns how many packets were sent in all.
     pub(crate) fn rest(&mut self) -> Result<u64> {
         let sender = self.sender.take().context("no packets come")?;
         let (sent, lasted) = sender.stop()?;
@@ -268,19 +272,19 @@ impl Stage {
         Ok(sent)
     }
 
-    /// Packets a second, in thousands, as they came.
+    /// The rate at which packets were sent, in thousands a second.
     pub(crate) fn rate(&self) -> f64 {
         self.sent as f64 / self.lasted.as_secs_f64() / 1000.0
     }
 
-    /// Has packets come for a while.
+    /// Sends packets for this time.
     pub(crate) fn send_for(&mut self, time: Duration) -> Result<()> {
         self.send();
         thread::sleep(time);
         self.rest().map(drop)
     }
 
-    /// Runs `fanpcap cluster` with these words.
+    /// Runs `fanpcap cluster` with these arguments.
     pub(crate) fn cluster(&self, words: &[&str]) -> Result<String> {
         let words = [&["cluster"], words].concat();
         let done = self.program("operator", &words)?.output()?;
@@ -292,18 +296,18 @@ impl Stage {
         Ok(serde_json::from_str(&self.cluster(words)?)?)
     }
 
-    /// The analyzer's last words.
+    /// The analyzer's last line.
     pub(crate) fn line(&self) -> Option<Line> {
         Line::last(&fs::read_to_string(self.scratch.file("analyzer.json")).ok()?)
     }
 
-    /// All that the analyzer has said.
+    /// All lines that the analyzer has printed.
     pub(crate) fn lines(&self) -> Result<Vec<Line>> {
         let printed = fs::read_to_string(self.scratch.file("analyzer.json"))?;
         Ok(Line::all(&printed))
     }
 
-    /// Waits until the analyzer says something.
+    /// Waits until `wanted` returns `true` for the analyzer's last line.
     pub(crate) fn await_line(
         &self,
         what: &str,
@@ -324,14 +328,15 @@ impl Stage {
         })
     }
 
-    /// Waits until the analyzer knows exactly what was offered and captured, and nothing changes in
-    /// what the nodes report for a while.
+    /// Waits until the analyzer knows exactly what was offered and captured, and the nodes' reports
+    /// do not change for a while.
     pub(crate) fn await_rest(&self) -> Result<Line> {
         let mut first: Option<Line> = None;
         self.await_line("an account at rest", |line| {
             let is_exact = line.is("offered", self.sent) && line.is_exact("captured");
             let same = first.as_ref().filter(|first| is_exact && line.is_as(first));
-            // Its own time: a line that an analyzer on a busy machine did not replace says nothing.
+            // The account's own time counts: on a busy machine the analyzer may print no new line
+            // for a while.
             let rested = same.map(|first| line.time().saturating_sub(first.time()));
             if rested.is_none() {
                 first = is_exact.then(|| line.clone());
@@ -340,8 +345,8 @@ impl Stage {
         })
     }
 
-    /// What was captured: in the analyzer's files, or by all tcpdumps, once these have what the
-    /// nodes captured by this line of the analyzer's.
+    /// What was captured, according to the analyzer's files or to all tcpdumps. Waits until the
+    /// tcpdumps have as many packets as the nodes captured according to `line`.
     pub(crate) fn truth(&self, line: &Line) -> Result<Truth> {
         let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         if self.ships {
@@ -358,29 +363,29 @@ impl Stage {
         Truth::of(self.sent, self.numbers())
     }
 
-    /// What all tcpdumps have captured so far.
+    /// The numbers of the packets that all tcpdumps have captured so far.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.readers.iter().flat_map(Reader::numbers).collect()
     }
 
-    /// What is in the files of an analyzer that was killed while packets come.
+    /// What was captured according to the files of an analyzer that was killed while packets came.
     pub(crate) fn truth_so_far(&self) -> Result<Truth> {
         let numbers = files::numbers(&self.records())?;
         let offered = numbers.iter().max().map_or(0, |last| last + 1);
         Truth::of(offered, numbers)
     }
 
-    /// Where the analyzer's files are.
+    /// The directory with the analyzer's files.
     pub(crate) fn records(&self) -> PathBuf {
         self.scratch.file("records")
     }
 
-    /// The pcap file of all that tcpdump has written of a device of a node.
+    /// The pcap file with everything that tcpdump has written for a device of a node.
     pub(crate) fn kept(&self, node: usize, device: &str) -> PathBuf {
         self.scratch.file(&format!("{}-{device}.pcap", id(node)))
     }
 
-    /// What all programs have said.
+    /// The messages of all programs.
     pub(crate) fn output(&self) -> String {
         let agents = (0..self.agents.len()).map(|node| format!("agent{node}"));
         let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
@@ -401,7 +406,7 @@ impl Drop for Stage {
         }
         self.readers.clear();
         let agents = self.agents.iter_mut().flatten();
-        // An error says that it has ended already.
+        // This fails if the process has already ended.
         for child in agents
             .chain(&mut self.coordinators)
             .chain(&mut self.analyzer)
@@ -418,7 +423,7 @@ impl Drop for Stage {
     }
 }
 
-/// Kills a process, at once and for good.
+/// Kills a process.
 fn end(child: &mut Child) -> Result<()> {
     child.kill()?;
     child.wait()?;
@@ -430,7 +435,7 @@ pub(crate) fn id(node: usize) -> String {
     format!("{:08x}", node + 1)
 }
 
-/// Seconds, or as many as an environment variable says.
+/// The seconds in an environment variable, or else the default.
 pub(crate) fn seconds(variable: &str, default: u64) -> Duration {
     let set = std::env::var(variable).ok().and_then(|it| it.parse().ok());
     Duration::from_secs(set.unwrap_or(default))

@@ -1,4 +1,4 @@
-//! Packets that carry their number, at a rate, until they are stopped.
+//! Sends packets that contain their number, at a constant rate.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,37 +16,37 @@ use fanpcap_testkit::Injector;
 use fanpcap_testkit::mirror::{WIRE, WIRE2};
 use fanpcap_wire::Frame;
 
-/// Packets a second, if a test has no rate of its own.
+/// Packets a second, if a test does not set another rate.
 pub(crate) const RATE: u64 = 42_000;
 
-/// Packets at once: a node's queue holds 256.
+/// Maximum number of packets that are sent at once: a node's queue holds 256.
 const BURST: u64 = 32;
 
 const TICK: Duration = Duration::from_micros(500);
 
-/// A sender at work.
+/// A running sender.
 pub(crate) struct Sender {
     stop: Arc<AtomicBool>,
     next: Arc<AtomicU64>,
     thread: JoinHandle<Result<(u64, Duration)>>,
 }
 
-/// Connections whose packets come by two legs, one for each direction.
+/// The number of connections whose packets come on two legs, one for each direction.
 const FLOWS: u64 = 512;
 
 impl Sender {
-    /// Sends packets with numbers from `first` on, on a device of the calling thread's namespace.
+    /// Sends packets with numbers from `first` on, on a device in the calling thread's namespace.
     pub(crate) fn start(device: &'static str, first: u64, rate: u64) -> Self {
         Self::on(&[device], first, u64::MAX, rate)
     }
 
-    /// Sends packets of connections by two legs: one direction by [`WIRE`], with even numbers, and
-    /// the other by [`WIRE2`].
+    /// Sends packets of connections on two legs. One direction has even numbers and is sent on
+    /// [`WIRE`]; the other direction is sent on [`WIRE2`].
     pub(crate) fn of_two_legs(first: u64, rate: u64) -> Self {
         Self::on(&[WIRE, WIRE2], first, u64::MAX, rate)
     }
 
-    /// Sends `few` different packets only, again and again.
+    /// Sends only `few` different packets, again and again.
     pub(crate) fn of_few(device: &'static str, first: u64, few: u64) -> Self {
         Self::on(&[device], first, few, RATE)
     }
@@ -64,7 +64,7 @@ impl Sender {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Ends it. Returns the number that would have been the next, and how long it has sent.
+    /// Stops the sender. Returns the number of the next packet, and for how long packets were sent.
     pub(crate) fn stop(self) -> Result<(u64, Duration)> {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.join();
@@ -85,7 +85,8 @@ fn send(
     let mut next = first;
     while !stop.load(Ordering::Relaxed) {
         let due = first + u64::try_from(begun.elapsed().as_micros())? * rate / 1_000_000;
-        // After a pause no more at once than else: a machine that is too slow sends less.
+        // After a pause, no more than a burst is sent at once. So a machine that is too slow sends
+        // fewer packets.
         if next < due {
             let end = due.min(next + BURST);
             let numbers = (next..end).map(|it| first + (it - first) % few);
@@ -106,7 +107,7 @@ fn send(
     Ok((next, begun.elapsed()))
 }
 
-/// A datagram without a checksum, so that its number can be put in.
+/// A datagram without a checksum, so that a number can be written into it.
 fn template() -> Vec<u8> {
     let ends = (
         Ipv4Addr::new(198, 51, 100, 1),
@@ -125,8 +126,9 @@ fn template() -> Vec<u8> {
     headers::ethernet(MACS[0], MACS[1], IPV4, &packet.around(&segment))
 }
 
-/// The number stands where the selection looks, and behind the mark. The selection's hash covers
-/// the first 3 bytes of it only ([`fanpcap_select::PAYLOAD`]), so the low ones come first.
+/// Writes the number in two places: in the bytes that the selection reads, and after the mark. The
+/// selection's hash covers only the first 3 bytes of the payload ([`fanpcap_select::PAYLOAD`]), so
+/// there the number is in little-endian order.
 fn numbered(template: &[u8], number: u64) -> Vec<u8> {
     let mut frame = template.to_vec();
     frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
@@ -134,10 +136,11 @@ fn numbered(template: &[u8], number: u64) -> Vec<u8> {
     frame
 }
 
-/// A numbered packet of one of [`FLOWS`]: there with an even number, back with an odd one.
+/// A numbered packet of one of [`FLOWS`]. Even numbers go in one direction, odd numbers in the
+/// other.
 fn directed(template: &[u8], number: u64) -> Vec<u8> {
     let mut frame = numbered(template, number);
-    // The sum of the header stays when its addresses change places.
+    // The checksum of the header does not change when the two addresses are swapped.
     let flow = u16::try_from(number / 2 % FLOWS).unwrap_or(0);
     frame[NUMBER - 8..NUMBER - 6].copy_from_slice(&(40_000 + flow).to_be_bytes());
     if number % 2 == 1 {
@@ -149,7 +152,7 @@ fn directed(template: &[u8], number: u64) -> Vec<u8> {
     frame
 }
 
-/// The number in a captured packet, if it is one of these.
+/// The number in a captured packet; `None` if the packet is not one of these.
 pub(crate) fn number(captured: &[u8]) -> Option<u64> {
     let bytes = captured.get(NUMBER..NUMBER + 12)?;
     let (number, mark) = bytes.split_at(8);
@@ -169,9 +172,9 @@ pub(crate) fn buckets(
     })
 }
 
-/// Behind the headers of Ethernet, IPv4 and UDP.
+/// The number's offset: after the headers of Ethernet, IPv4 and UDP.
 const NUMBER: usize = 14 + 20 + 8;
-/// What stands behind the number.
+/// The bytes after the first number.
 const MARK: [u8; 4] = *b"FANP";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 

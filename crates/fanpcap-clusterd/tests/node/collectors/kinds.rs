@@ -1,4 +1,4 @@
-//! Four collectors of others: where they come from, how they run, what they write.
+//! Four collectors of other projects: how each is installed, how it runs, and what it writes.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,24 +16,24 @@ use crate::program::Program;
 /// A collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// pmacct's, from Debian.
+    /// pmacct's collector, from Debian.
     Nfacctd,
-    /// nfdump's, from Debian.
+    /// nfdump's collector, from Debian.
     Nfcapd,
-    /// A Go module.
+    /// A collector that is a Go module.
     Goflow2,
-    /// A Python package, behind a server of ours.
+    /// A Python package, run by a server of this test.
     Ipfix,
 }
 
-/// The packages' versions, as their registries have them.
+/// The packages' versions, as their registries name them.
 const GOFLOW2: &str = "github.com/netsampler/goflow2/v2/cmd/goflow2@v2.2.1";
 const IPFIX: &str = "ipfix==0.9.7";
 
-/// Where `GoFlow2` has its metrics.
+/// The address at which `GoFlow2` serves its metrics.
 const GOFLOW2_METRICS: &str = "127.0.0.1:8080";
 
-/// Packets or flows, and their bytes, as a collector has written them.
+/// Packets or flows and their bytes, as a collector has written them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Written {
     pub(super) packets: u64,
@@ -43,10 +43,10 @@ pub(super) struct Written {
 impl Kind {
     pub(super) const ALL: [Self; 4] = [Self::Nfacctd, Self::Nfcapd, Self::Goflow2, Self::Ipfix];
 
-    /// Gets the collector, unless it is there.
+    /// Installs the collector, if it is not installed.
     ///
     /// # Errors
-    /// The collector can't be had here, and why.
+    /// The collector can't be installed here; the error says why.
     pub(super) fn install(self) -> Result<()> {
         match self {
             Self::Nfacctd => run(Command::new("nfacctd").arg("-V")).context("package pmacct"),
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What the analyzer's `--export` takes.
+    /// The URL for the analyzer's option `--export`.
     pub(super) fn url(self) -> String {
         let scheme = match self {
             Self::Nfacctd | Self::Goflow2 => "ipfix",
@@ -87,7 +87,8 @@ impl Kind {
         format!("{scheme}://127.0.0.1:{}", self.port())
     }
 
-    /// How many of these frames are exported to the collector. A flow is of an IP packet.
+    /// How many of these frames are exported to the collector. Only IP packets can be exported as
+    /// flows.
     pub(super) fn exported(self, sums: &Sums) -> u64 {
         if self == Self::Nfcapd {
             sums.ip_packets
@@ -96,8 +97,8 @@ impl Kind {
         }
     }
 
-    /// What the collector must write for these frames. Two read the IP header's length, and two
-    /// the frame's.
+    /// What the collector must write for these frames. Two collectors count the length in the IP
+    /// header, and two count the length of the frame.
     pub(super) fn expected(self, sums: &Sums) -> Written {
         let (packets, octets) = match self {
             Self::Nfacctd | Self::Nfcapd => (sums.ip_packets, sums.ip_octets),
@@ -144,7 +145,7 @@ impl Kind {
         Ok(command)
     }
 
-    /// The signal that ends it, after it has written all.
+    /// The signal that ends the collector after it has written all data.
     fn signal(self) -> &'static str {
         match self {
             Self::Nfacctd | Self::Goflow2 => "INT",
@@ -168,7 +169,7 @@ impl Kind {
         }
     }
 
-    /// Words of the collector's log that say that something did not come, or could not be read.
+    /// Words in the collector's log by which it reports that data was lost or could not be read.
     fn complaints(self) -> &'static [&'static str] {
         match self {
             Self::Nfacctd => &["expecting flow", "malformed", "ERROR"],
@@ -180,7 +181,7 @@ impl Kind {
 }
 
 fn nfacctd_config(port: &str, dir: &Path) -> String {
-    // At the full hour nfacctd writes, and goes on in the same file.
+    // At each full hour nfacctd writes its data, and then continues in the same file.
     format!(
         "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {port}\n\
          nfacctd_disable_checks: false\nplugins: print\nprint_refresh_time: 3600\n\
@@ -190,11 +191,11 @@ fn nfacctd_config(port: &str, dir: &Path) -> String {
     )
 }
 
-/// Files in a collector's directory.
+/// The names of the files in a collector's directory.
 const ROWS: &str = "rows";
 const COUNTS: &str = "counts";
 
-/// A collector that runs.
+/// A running collector.
 pub(super) struct Collector {
     pub(super) kind: Kind,
     dir: PathBuf,
@@ -202,7 +203,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Starts it in a directory of its own, and waits until it listens.
+    /// Starts a collector in its own directory, and waits until it listens.
     pub(super) fn start(kind: Kind, dir: PathBuf) -> Result<Self> {
         fs::create_dir_all(&dir)?;
         let mut program = Program::start(&mut kind.command(&dir)?, &dir, "collector")?;
@@ -215,8 +216,8 @@ impl Collector {
         Ok(Self { kind, dir, program })
     }
 
-    /// Waits until it has read all that was sent: what is in its socket and, if its file shows
-    /// that, as much as is expected.
+    /// Waits until the collector has read everything that was sent: its socket's queue is empty,
+    /// and its file has the expected sums, if the collector writes while it runs.
     pub(super) fn await_read(&self, expected: &Sums) -> Result<()> {
         let kind = self.kind;
         if kind != Kind::Ipfix {
@@ -232,14 +233,14 @@ impl Collector {
         let expected = kind.expected(expected);
         let mut last = Written::default();
         let wait = await_for("the collector to write", LIMIT, || {
-            // A row may be half written.
+            // The last row may be incomplete.
             last = kind.written(&self.dir).unwrap_or(last);
             Ok((last.packets >= expected.packets).then_some(()))
         });
         wait.with_context(|| format!("{kind:?}: {last:?} of {expected:?}"))
     }
 
-    /// Ends it. Returns what it has written.
+    /// Stops the collector. Returns what the collector has written.
     pub(super) fn stop(self) -> Result<Written> {
         let kind = self.kind;
         let (log, out) = self.program.stop(kind.signal())?;
@@ -256,7 +257,7 @@ impl Collector {
             .with_context(|| format!("{kind:?}: {said}"))
     }
 
-    /// Records of options that it has read, if it counts them.
+    /// How many options records the collector has read; `None` if it does not count them.
     pub(super) fn options(&self) -> Result<Option<u64>> {
         match self.kind {
             Kind::Nfacctd | Kind::Nfcapd => Ok(None),
@@ -265,13 +266,13 @@ impl Collector {
         }
     }
 
-    /// The file of counts, of Python's.
+    /// The file with the counts of the Python collector.
     pub(super) fn counts_file(&self) -> PathBuf {
         self.dir.join(COUNTS)
     }
 }
 
-/// What Python's has counted.
+/// The counts of the Python collector.
 pub(super) fn counts(dir: &Path) -> Result<Value> {
     read_json(&dir.join(COUNTS))
 }
@@ -280,7 +281,7 @@ pub(super) fn read_json(path: &Path) -> Result<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
 }
 
-/// The sums of rows of JSON.
+/// The sums over rows of JSON.
 fn rows(file: &Path) -> Result<Written> {
     let mut written = Written::default();
     for line in fs::read_to_string(file)?.lines() {
@@ -292,7 +293,7 @@ fn rows(file: &Path) -> Result<Written> {
     Ok(written)
 }
 
-/// The sums of the flows that nfdump finds in nfcapd's files.
+/// The sums of the flows that nfdump reads from nfcapd's files.
 fn flows(dir: &Path) -> Result<Written> {
     let mut nfdump = Command::new("nfdump");
     nfdump
@@ -316,7 +317,7 @@ fn flows(dir: &Path) -> Result<Written> {
     Ok(written)
 }
 
-/// Records of options, in `GoFlow2`'s metrics.
+/// The number of options records in `GoFlow2`'s metrics.
 fn goflow2_options() -> Result<u64> {
     let mut stream = TcpStream::connect(GOFLOW2_METRICS)?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
@@ -330,7 +331,7 @@ fn goflow2_options() -> Result<u64> {
     numbers.map(|it| Ok(it.parse::<u64>()?)).sum()
 }
 
-/// The bytes in the queue of the socket of this port, and the datagrams that it has lost.
+/// For the socket on this port, the bytes in its queue and the number of datagrams that it lost.
 fn socket(table: &str, port: u16) -> Result<Option<(u64, u64)>> {
     let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
     let mut rows = text
@@ -345,7 +346,7 @@ fn socket(table: &str, port: u16) -> Result<Option<(u64, u64)>> {
     Ok(Some((u64::from_str_radix(queued, 16)?, lost)))
 }
 
-/// Where programs from registries are, below the directory of builds.
+/// The directory for programs from registries, below the build directory.
 fn installed() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("collectors")
 }
@@ -358,7 +359,7 @@ fn python() -> PathBuf {
     installed().join("python")
 }
 
-/// Runs a command to its end. The error has the last line of what it printed.
+/// Runs a command to its end. The error contains the last line that the command printed.
 fn run(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_owned();
     let done = command.output();

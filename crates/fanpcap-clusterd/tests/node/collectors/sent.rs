@@ -1,4 +1,4 @@
-//! The generator's frames, and the sums that collectors must find.
+//! The frames that the generator sends, and the sums that collectors must find.
 
 use std::ops::{AddAssign, Range};
 use std::thread;
@@ -13,7 +13,7 @@ use crate::stage::Stage;
 /// A frame to send.
 pub(super) struct Sent {
     bytes: Vec<u8>,
-    /// Bytes before the IP header; `None` if there is none.
+    /// How many bytes precede the IP header; `None` if the frame has no IP header.
     link: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-/// Frames and their bytes: all of them, and those that are IP, without what is before IP.
+/// Sums over all frames, and sums over the IP packets without the bytes before the IP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sums {
     pub(super) frames: u64,
@@ -66,8 +66,8 @@ pub(super) fn plain(numbers: Range<u64>) -> Result<Vec<Sent>> {
     Ok(frames.map(plain).collect())
 }
 
-/// The same, but an eighth of the frames have a VLAN tag, an eighth is not IP, and of an eighth
-/// those over IPv4 are in fragments.
+/// Frames with these numbers, of which an eighth have a VLAN tag, and an eighth are not IP. Of a
+/// further eighth, IPv4 packets are sent in fragments.
 pub(super) fn mixed(numbers: Range<u64>) -> Result<Vec<Sent>> {
     let mut all = Vec::new();
     for frame in Stage::frames(numbers)? {
@@ -98,8 +98,8 @@ pub(super) fn mixed(numbers: Range<u64>) -> Result<Vec<Sent>> {
     Ok(all)
 }
 
-/// Sends frames. An analyzer exports what it sorts within 50 ms at once, so that faster packets
-/// would not all find room in the collectors' sockets.
+/// Sends frames slowly. An analyzer exports at once all packets that it sorts within 50 ms, so
+/// faster packets would overflow the collectors' sockets.
 pub(super) fn send(frames: &[Sent]) -> Result<Sums> {
     let injector = Injector::open(WIRE)?;
     for part in frames.chunks(8) {
@@ -109,10 +109,10 @@ pub(super) fn send(frames: &[Sent]) -> Result<Sums> {
     Ok(Sums::of(frames))
 }
 
-/// Bytes of an Ethernet header, and where its type is.
+/// The length of an Ethernet header, and the offset of its type.
 const ETHERNET: usize = 14;
 const TYPE: Range<usize> = 12..14;
-/// VLAN 5 (802.1Q).
+/// The tag of VLAN 5 (802.1Q).
 const TAG: [u8; 4] = [0x81, 0, 0, 5];
-/// A type for experiments (802).
+/// An Ethernet type for experiments (802).
 const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];

@@ -1,15 +1,15 @@
-//! The account of each bucket beside the truth.
+//! Compares the account of each bucket with the truth.
 
 use super::figures::{Bounds, Counts, DOUBLES, LOST, NAMES, sum, width};
 use crate::account::Line;
 
-/// Whether these are the sums of the analyzer's line.
+/// Whether `sums` are the figures of the analyzer's line.
 pub(super) fn is_of(line: &Line, sums: &Bounds) -> bool {
     let mut both = NAMES.iter().zip(sums);
     both.all(|(name, bounds)| line.span(name).ok() == Some(*bounds))
 }
 
-/// What the account says that is not so, or that is less certain than it can be.
+/// Lists figures of the account that are wrong, or that are less certain than they can be.
 pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (bucket, ((row, truth), question)) in rows.iter().zip(truth).zip(question).enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Ve
     wrong
 }
 
-/// Prints the sums, and how wide the spans are.
+/// Prints the sums, and the widths of the spans.
 pub(super) fn report(rows: &[Bounds], truth: &[Counts], question: &[i64]) {
     let sums = sum(rows);
     for (at, name) in NAMES.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! What happens in a run, in an order drawn from a seed.
+//! The events of a run. A seed determines their order.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
-/// What happens to the cluster, and in which part of the run.
+/// An event in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
-    /// A node gives all its buckets away, and gets buckets again.
+    /// A node gives away all its buckets, and later gets buckets again.
     Drain,
     /// A node gets another weight.
     Weight,
@@ -18,17 +18,18 @@ pub(super) enum Event {
     Hang,
     /// A node's port is blind, while a weight changes.
     Blind,
-    /// No packets come until the account is exact.
+    /// No packets are sent until the account is exact.
     Rest,
 }
 
-/// Nodes before the first one joins.
+/// The number of nodes before the first node joins.
 pub(super) const NODES: usize = 3;
 
-/// A death leaves so many nodes at least: with fewer, nobody can say which port is at fault.
+/// After a death, at least this many nodes must live: with fewer, the account can't decide which
+/// port loses packets.
 pub(super) const LEAST: usize = 3;
 
-/// Numbers that a seed determines.
+/// Random numbers that a seed determines.
 pub(super) struct Draw(Pcg64Mcg);
 
 impl Draw {
@@ -45,8 +46,8 @@ impl Draw {
     }
 }
 
-/// A drain, ten weights, three joins, two deaths, a hang, a blind port. The planned changes of the
-/// first part are the only ones of it, so it is to be exact.
+/// The order of events: a drain, ten weights, three joins, two deaths, a hang and a blind port. The
+/// first part has only planned changes, so its account must be exact.
 pub(super) fn course(draw: &mut Draw) -> Vec<Event> {
     let mut course = vec![Event::Weight; 4];
     course.insert(draw.below(5), Event::Drain);

@@ -1,4 +1,4 @@
-//! The four figures of each bucket: by tcpdump's packets, and by the analyzer.
+//! The four figures of each bucket: according to tcpdump's packets, and according to the analyzer.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use fanpcap_buckets::layout::BUCKETS;
 
-/// What is counted of each bucket, in the order of the analyzer's columns.
+/// The figures of each bucket, in the order of the analyzer's columns.
 pub(super) const NAMES: [&str; 4] = ["offered", "captured", "doubles", "lost"];
 pub(super) const DOUBLES: usize = 2;
 pub(super) const LOST: usize = 3;
 
-/// The packets of a bucket, or of all.
+/// The figures of one bucket, or the sums over all buckets.
 pub(super) type Counts = [i64; 4];
 
-/// The account of a bucket, or of all: the least and the most of each figure.
+/// The account of one bucket, or of all buckets: the least and the greatest value of each figure.
 pub(super) type Bounds = [(i64, i64); 4];
 
-/// The sum of all buckets.
+/// The sums over all buckets.
 pub(super) fn sum(rows: &[Bounds]) -> Bounds {
     std::array::from_fn(|at| {
         let figures = rows.iter().map(|row| row[at]);
@@ -25,12 +25,12 @@ pub(super) fn sum(rows: &[Bounds]) -> Bounds {
     })
 }
 
-/// By how much a figure is uncertain.
+/// The width of a figure's span.
 pub(super) fn width(bounds: (i64, i64)) -> i64 {
     bounds.1 - bounds.0
 }
 
-/// The analyzer's account of each bucket, in the file that it writes.
+/// Reads the analyzer's account of each bucket from the file that the analyzer writes.
 pub(super) fn account(file: &Path) -> Result<Vec<Bounds>> {
     let text = fs::read_to_string(file)?;
     let mut lines = text.lines();
@@ -62,8 +62,8 @@ fn ensure_len(numbers: &[i64]) -> Option<()> {
     (numbers.len() == 2 * NAMES.len()).then_some(())
 }
 
-/// What became of the packets of each bucket: `buckets` has the bucket of each packet that was
-/// sent, and `captured` the packets' numbers, once for each capture.
+/// What became of the packets of each bucket. `buckets` has the bucket of each packet that was
+/// sent. `captured` has the number of a packet once for each capture.
 pub(super) fn truth(buckets: &[usize], captured: &[u64]) -> Result<Vec<Counts>> {
     let mut times = vec![0_i64; buckets.len()];
     for number in captured {

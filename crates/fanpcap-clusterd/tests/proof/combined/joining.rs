@@ -10,8 +10,9 @@ use crate::readers::Reader;
 use crate::stage::{PATIENCE, Stage, id};
 
 impl Stage {
-    /// A new node joins while packets come. Its tcpdump starts when the node's device selects, and
-    /// before the node gets buckets: what it had captured earlier is in no count.
+    /// A new node joins while packets come. Its tcpdump starts after the selection is attached to
+    /// the node's device, and before the node gets buckets: packets that tcpdump captured before
+    /// the selection was attached are in no count.
     pub(super) fn join(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         self.agents.push(None);

@@ -1,4 +1,4 @@
-//! Which packets may be uncertain: those of the buckets and seconds in question.
+//! Which packets may be uncertain in the account: packets of the buckets and the times in question.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,31 +11,31 @@ use crate::stage::id;
 /// One flag for each bucket.
 type Flags = Vec<bool>;
 
-/// The buckets of a change, and the packets that came in its time.
+/// The buckets that a change concerns, and the numbers of the packets that came during the change.
 struct Change {
     buckets: Flags,
     numbers: Range<u64>,
-    /// In which part of the run it was.
+    /// The part of the run in which the change was.
     part: usize,
 }
 
-/// All changes so far. A part of the run ends when no packets come: then all is known of it, and
-/// what was certain stays so.
+/// All changes so far. A part of the run ends with a pause in the traffic: then nothing new becomes
+/// uncertain for its packets.
 #[derive(Default)]
 pub(super) struct Question {
     changes: Vec<Change>,
-    /// Of each node, the buckets that it had in the present part.
+    /// For each node, the buckets that it had in the present part.
     had: Vec<Flags>,
-    /// Nodes that did not give or get all packets in the present part.
+    /// Nodes that did not capture or receive all packets in the present part.
     faulty: BTreeSet<usize>,
-    /// Buckets that dead nodes had: what these captured last stays unknown.
+    /// Buckets that dead nodes had: the last packets that these nodes captured stay unknown.
     dead: Flags,
-    /// Of each part that has ended, the buckets that a fault concerns.
+    /// For each part that has ended, the buckets that a fault concerns.
     uncertain: Vec<Flags>,
 }
 
 impl Question {
-    /// These are the nodes' buckets now.
+    /// Notes that the nodes have these buckets now.
     pub(super) fn own(&mut self, owners: &Owners, nodes: usize) {
         self.had.resize_with(nodes, || vec![false; BUCKETS]);
         for (node, had) in self.had.iter_mut().enumerate() {
@@ -46,14 +46,15 @@ impl Question {
         }
     }
 
-    /// Buckets got other owners while these packets came.
+    /// Notes that buckets got other owners while the packets `numbers` came.
     pub(super) fn moved(&mut self, from: &Owners, to: &Owners, numbers: Range<u64>) {
         let moved = from.iter().zip(to).map(|(from, to)| from != to);
         self.note(moved.collect(), numbers);
     }
 
-    /// A node was dead, hung or blind, or joined, while these packets came. Its buckets of then are
-    /// in question, and what moved of all buckets that it has in this part of the run.
+    /// Notes that a node was dead, hung or blind, or joined, while these packets came. The buckets
+    /// that it had at that time are in question. Of the other buckets that it has in this part of
+    /// the run, packets are in question that came while the buckets moved.
     pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         let name = Some(id(node));
         let own = owners.iter().map(|owner| *owner == name);
@@ -69,7 +70,7 @@ impl Question {
         });
     }
 
-    /// A node will not come back: its buckets stay uncertain in all later parts.
+    /// Notes that a node will not come back: its buckets stay uncertain in all later parts.
     pub(super) fn end_node(&mut self, node: usize) {
         self.dead.resize(BUCKETS, false);
         for (dead, had) in self.dead.iter_mut().zip(&self.had[node]) {
@@ -77,7 +78,7 @@ impl Question {
         }
     }
 
-    /// The part of the run ends. These are the nodes' buckets from now on.
+    /// Ends a part of the run. From now on, the nodes have these buckets.
     pub(super) fn end_part(&mut self, owners: &Owners) {
         let mut uncertain = self.dead.clone();
         uncertain.resize(BUCKETS, false);
@@ -91,8 +92,8 @@ impl Question {
         self.own(owners, nodes);
     }
 
-    /// How many packets of each bucket are in question, each once, in the parts that have ended.
-    /// `buckets` has the bucket of each packet that was sent.
+    /// For each bucket, how many packets are in question in the parts that have ended. Each packet
+    /// counts once. `buckets` has the bucket of each packet that was sent.
     pub(super) fn packets(&self, buckets: &[usize]) -> Vec<i64> {
         let mut packets = vec![0; BUCKETS];
         let is_uncertain = |change: &&Change, bucket: usize| {
