@@ -1,4 +1,4 @@
-//! A call to etcd: some endpoint answers it, or the deadline ends it.
+//! Calls etcd. A call ends when an endpoint answers, or at its deadline.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,27 +13,27 @@ use crate::error::{CallError, SetupError};
 use crate::gateway::Gateway;
 use crate::settings::{Credentials, Endpoint, Limits, Settings};
 
-/// A pause after all endpoints have failed.
+/// The pause after all endpoints have failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An etcd with all its endpoints.
+/// A client of an etcd cluster, with all endpoints.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) gateway: Gateway,
     endpoints: Vec<Endpoint>,
     credentials: Option<Credentials>,
     limits: Limits,
-    /// Which endpoint answered last: the next call begins there.
+    /// The endpoint that answered last. The next call begins with this endpoint.
     preferred: AtomicUsize,
     token: Mutex<Token>,
 }
 
-/// The token for user and password.
+/// The token for the user and the password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Token {
     /// Not requested yet.
     Unknown,
-    /// etcd has authentication turned off, or the client has no password.
+    /// No token is needed: etcd has authentication turned off, or the client has no password.
     Needless,
     Given(String),
 }
@@ -44,7 +44,7 @@ struct Authenticated {
 }
 
 impl Client {
-    /// Makes a client. It does not connect yet.
+    /// Makes a client. It connects at the first call.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Client {
         })
     }
 
-    /// The limits that it was made with.
+    /// The limits of the client.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -86,8 +86,8 @@ impl Client {
     }
 
     /// Asks one endpoint after the other, until one answers or the deadline has come. If the
-    /// deadline cuts an attempt off, the error is that of the attempt before at the same endpoint,
-    /// which says more.
+    /// deadline ends an attempt early, returns the error of the earlier attempt at the same
+    /// endpoint, because that error is more specific.
     pub(crate) fn by_some_endpoint<T>(
         &self,
         deadline: Instant,
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Calls `ask` with a token, and once more with a new one if etcd wants that.
+    /// Calls `ask` with a token. If etcd refuses the token, calls `ask` once more with a new one.
     pub(crate) fn with_token<T>(
         &self,
         deadline: Instant,
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// The token; a new one if the present one is `refused`.
+    /// The present token; a new token if `refused` is the present one.
     fn token(&self, refused: &Token, deadline: Instant) -> Result<Token, CallError> {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if *token == *refused || *token == Token::Unknown {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((answer, attempts), (Err(told()), 2));
     }
 
-    /// Waiting does not repair a certificate, but the other endpoint may come back.
+    /// Waiting does not repair a certificate, but the other endpoint may become reachable.
     #[test]
     fn an_endpoint_that_is_out_of_reach_is_told_as_such() {
         let client = client(&["http://127.0.0.1:1", "http://127.0.0.1:2"]);

@@ -9,9 +9,9 @@
 //! | `topology` | the coordinator that leads | the topology; its `mod_revision` is its number |
 //! | `desired` | the operator | nodes to drain, and weights |
 //!
-//! A topology is written by a transaction. It compares the create revision of the leader's key and
-//! the mod revision of the topology, so that neither a coordinator that has lost its lease nor a
-//! late call replaces a newer one.
+//! A topology is written by a transaction. The transaction compares the create revision of the
+//! leader's key and the mod revision of the topology. So a coordinator that has lost its lease
+//! can't replace a newer topology, and neither can a late call.
 
 mod names;
 mod record;

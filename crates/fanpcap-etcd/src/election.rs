@@ -1,7 +1,8 @@
 //! Elections with the keys of etcd's own clients, so that `etcdctl elect` sees them.
 //!
-//! A candidate has a key under its lease below the election's name. The candidate whose key was
-//! created first leads. Its key's create revision orders all leaders (`clientv3/concurrency`).
+//! A candidate has a key below the election's name, under its lease. The candidate whose key was
+//! created first leads. The create revisions of their keys order all leaders
+//! (`clientv3/concurrency`).
 
 use crate::client::Client;
 use crate::error::CallError;
@@ -10,15 +11,15 @@ use crate::kv::{Compare, KeyValue, Replaced};
 /// A candidate in an election.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// Its key.
+    /// The candidate's key.
     pub key: Vec<u8>,
-    /// The revision that created its key.
+    /// The revision that created the key.
     pub create_revision: i64,
 }
 
 impl Candidate {
-    /// The condition that this candidate's key still exists. A candidate that led leads as long as
-    /// its key exists.
+    /// The condition that this candidate's key still exists. A candidate that leads keeps the lead
+    /// as long as its key exists.
     pub fn still_stands(&self) -> Compare {
         Compare::CreateRevision(self.key.clone(), self.create_revision)
     }
@@ -37,12 +38,12 @@ pub fn leader<'a>(candidates: impl IntoIterator<Item = &'a KeyValue>) -> Option<
 }
 
 impl Client {
-    /// Makes a candidate in the election `name` with a lease. A second call with the same lease
-    /// changes nothing.
+    /// Makes a candidate in the election `name`, whose key is under `lease`. A second call with the
+    /// same lease changes nothing.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused.
+    /// No endpoint answered in time, or etcd refused the call.
     pub fn stand(&self, name: &str, lease: i64, value: &[u8]) -> Result<Candidate, CallError> {
         let key = format!("{name}/{lease:x}").into_bytes();
         let create_revision = match self.replace(&key, value, lease, 0)? {

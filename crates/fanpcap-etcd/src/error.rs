@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// gRPC's status codes, as etcd gives them.
+/// gRPC's status codes, as etcd uses them.
 pub(crate) mod code {
     pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
     pub(crate) const PERMISSION_DENIED: u32 = 7;
@@ -22,20 +22,21 @@ pub struct CallError {
     pub failure: Failure,
     /// The endpoint that was asked last.
     pub endpoint: String,
-    /// The reason; in etcd's own words if it refused.
+    /// The reason. If etcd refused the call, this is etcd's own text.
     pub reason: String,
 }
 
 /// Kinds of failures of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The endpoint did not answer, or not in time.
+    /// The endpoint did not answer in time.
     Unreachable,
-    /// The client does not trust the endpoint's certificate, or the endpoint not the client's.
+    /// The client does not trust the endpoint's certificate, or the endpoint does not trust the
+    /// client's.
     Certificate,
-    /// etcd refused the call, with this one of gRPC's status codes.
+    /// etcd refused the call with this status code of gRPC.
     Refused(u32),
-    /// The answer is not etcd's.
+    /// The answer is not an answer of etcd.
     Answer,
 }
 
@@ -52,7 +53,7 @@ impl CallError {
         }
     }
 
-    /// Whether another endpoint may answer the call.
+    /// Whether another endpoint may answer the call instead.
     pub(crate) fn is_elsewhere(&self) -> bool {
         match self.failure {
             Failure::Unreachable | Failure::Certificate | Failure::Answer => true,
@@ -66,13 +67,13 @@ impl CallError {
         }
     }
 
-    /// Whether waiting does not help: the settings of etcd or of the client must change.
+    /// Whether waiting does not help: the settings of etcd or of the client must be changed.
     pub(crate) fn is_lasting(&self) -> bool {
         matches!(self.failure, Failure::Certificate | Failure::Refused(_))
     }
 
-    /// Whether etcd wants a new token: it forgets all tokens when it restarts, and holds those for
-    /// old that are older than the last change of users or roles (`ErrAuthOldRevision`).
+    /// Whether etcd wants a new token. etcd forgets all tokens when it restarts. It also refuses
+    /// tokens that are older than the last change of users or roles (`ErrAuthOldRevision`).
     pub(crate) fn wants_token(&self) -> bool {
         let Failure::Refused(code) = self.failure else {
             return false;
@@ -85,7 +86,7 @@ impl CallError {
         code == code::UNAUTHENTICATED || texts.iter().any(|text| self.reason.contains(text))
     }
 
-    /// Whether etcd was asked for a token, but has authentication turned off.
+    /// Whether the client asked etcd for a token although etcd has authentication turned off.
     pub(crate) fn is_auth_off(&self) -> bool {
         self.failure == Failure::Refused(code::FAILED_PRECONDITION)
             && self.reason.contains("authentication is not enabled")
@@ -111,7 +112,8 @@ impl std::error::Error for CallError {}
 /// Why a client can't be made.
 #[derive(Debug)]
 pub enum SetupError {
-    /// There are no endpoints, or not all are `https` with certificates and `http` without.
+    /// There are no endpoints, or `https` endpoints lack certificates, or certificates are given
+    /// for `http` endpoints.
     Endpoints,
     /// An endpoint's text is not `http://HOST:PORT` or `https://HOST:PORT`.
     Endpoint(String),
@@ -119,8 +121,8 @@ pub enum SetupError {
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
     Pem(PathBuf, &'static str),
-    /// The key of the second file does not belong to the first file's certificate, or is of an
-    /// unknown kind.
+    /// The private key in the second file does not belong to the certificate in the first file, or
+    /// its type is unknown.
     Pair(PathBuf, PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! A range of keys, followed through broken connections and compactions.
+//! Follows a range of keys, even if connections break or etcd compacts revisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use crate::error::CallError;
 use crate::kv::{KeyValue, Keys};
 use crate::watch::{Change, Watch, WatchEnd};
 
-/// A copy of a range of keys that follows etcd.
+/// A copy of a range of keys, which follows the changes in etcd.
 ///
-/// A silent watch may be at a member that was stopped or cut off. So each silence of
-/// [`crate::Limits::quiet`] ends the watch, and the next watch continues from the last revision
-/// received, at an endpoint that answers.
+/// If a watch is silent, its member may have been stopped or cut off. So a silence of
+/// [`crate::Limits::quiet`] ends the watch. The next watch uses an endpoint that answers, and
+/// continues after the last revision that was received.
 #[derive(Debug)]
 pub struct Follower {
     client: Arc<Client>,
     keys: Keys,
-    /// The store's revision of the copy; `None` before the first reading.
+    /// The store's revision at which the copy was made; `None` before the first reading.
     revision: Option<i64>,
     watch: Option<Watch>,
     copy: BTreeMap<Vec<u8>, KeyValue>,
 }
 
 impl Follower {
-    /// Follows keys. Nothing is read yet.
+    /// Follows keys. The first [`Follower::wait`] reads them.
     pub fn new(client: Arc<Client>, keys: Keys) -> Self {
         Self {
             client,
@@ -35,17 +35,18 @@ impl Follower {
         }
     }
 
-    /// The keys as of the last message.
+    /// The keys after the last changes that were received.
     pub fn copy(&self) -> &BTreeMap<Vec<u8>, KeyValue> {
         &self.copy
     }
 
-    /// Waits for changes, at most [`crate::Limits::quiet`] if etcd is in reach. Returns whether
-    /// there were any.
+    /// Waits for changes, for at most [`crate::Limits::quiet`] if etcd is in reach. Returns whether
+    /// any changes came.
     ///
     /// # Errors
     ///
-    /// etcd is out of reach, or refuses. The copy stays as it is, and the next call tries again.
+    /// etcd is out of reach, or refuses the call. The copy stays as it is, and the next call tries
+    /// again.
     pub fn wait(&mut self) -> Result<bool, CallError> {
         let Some(revision) = self.revision else {
             self.read()?;
@@ -55,8 +56,9 @@ impl Follower {
             Some(watch) => watch,
             none => {
                 let watch = self.client.watch(&self.keys, revision + 1)?;
-                // The store was restored from a backup, or this member is behind. A range, which
-                // the majority answers, tells which.
+                // Either the store was restored from a backup, or this member is behind the others.
+                // Reading the range, which needs a majority of the members, shows which is the
+                // case.
                 if watch.began < revision {
                     return self.read_if_older(revision);
                 }

@@ -1,4 +1,4 @@
-//! One call to one endpoint by HTTP.
+//! Makes one call to one endpoint, by HTTP.
 
 use std::io::{self, BufReader, Read};
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::error::{CallError, Failure, SetupError};
 use crate::settings::{Endpoint, Limits, Settings, TlsFiles};
 use crate::tls::{self, Stamp};
 
-/// Largest answer, in bytes. etcd's own limit for what is stored at once is 1.5 MB.
+/// Maximum size of an answer, in bytes. etcd's own limit for a write is 1.5 MB.
 const ANSWER: u64 = 16 << 20;
 
-/// How often the certificates' files are checked.
+/// The time between two checks whether the certificates' files have changed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// HTTP connections to all endpoints.
@@ -28,7 +28,7 @@ pub(crate) struct Gateway {
     current: Mutex<Current>,
 }
 
-/// The connections with the present certificates.
+/// Connections that use the present certificates.
 #[derive(Debug)]
 struct Current {
     agent: Agent,
@@ -51,7 +51,7 @@ impl Gateway {
         })
     }
 
-    /// The answer of `endpoint` to a call.
+    /// Calls `endpoint` and returns its answer.
     pub(crate) fn call<T: DeserializeOwned>(
         &self,
         endpoint: &Endpoint,
@@ -75,7 +75,8 @@ impl Gateway {
             .map_err(|error| CallError::new(Failure::Answer, endpoint, format!("{path}: {error}")))
     }
 
-    /// The answer of `endpoint` as a stream, until it ends or pauses too long.
+    /// Calls `endpoint` and returns the answer as a stream, which ends with an error if it pauses
+    /// too long.
     pub(crate) fn stream(
         &self,
         endpoint: &Endpoint,
@@ -93,7 +94,7 @@ impl Gateway {
         let mut reader = response.into_body().into_reader();
         if !status.is_success() {
             let mut body = Vec::new();
-            // If the body can't be read, only the status is reported.
+            // If the body can't be read, only the HTTP status is reported.
             let _ = (&mut reader).take(ANSWER).read_to_end(&mut body);
             return Err(refused(endpoint, status.as_u16(), &body));
         }
@@ -114,8 +115,9 @@ impl Gateway {
         }
     }
 
-    /// The connections, new ones after the certificates' files have changed. If files can't be
-    /// loaded, for example while they are written, the connections stay as they are.
+    /// The connections. If the certificates' files have changed, makes new connections. If the
+    /// files can't be loaded, for example because they are being written, the connections stay as
+    /// they are.
     fn agent(&self) -> Agent {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = &self.files {
@@ -158,7 +160,7 @@ fn unreachable(endpoint: &Endpoint, error: &ureq::Error) -> CallError {
     CallError::new(failure, endpoint, error)
 }
 
-/// Whether it is rustls that ended the connection, or its peer by an alert.
+/// Whether the connection failed because of TLS: rustls ended it, or the other side sent an alert.
 fn is_of_tls(error: &ureq::Error) -> bool {
     let is_inner = |error: &io::Error| {
         let inner = error.get_ref();
@@ -168,9 +170,9 @@ fn is_of_tls(error: &ureq::Error) -> bool {
         || matches!(error, ureq::Error::Io(error) if is_inner(error))
 }
 
-/// The error of an answer with this status.
+/// The error for an answer with this HTTP status.
 fn refused(endpoint: &Endpoint, status: u16, body: &[u8]) -> CallError {
-    /// How etcd words an error: `error` up to 3.5, `message` since.
+    /// The text of an error in etcd's answer: `error` up to version 3.5, `message` since.
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(default)]

@@ -1,22 +1,23 @@
-//! The gateway's JSON: bytes in base64, 64-bit numbers as strings, zeros left out.
+//! The JSON of etcd's gateway: bytes are in base64, 64-bit numbers are strings, and zeros are left
+//! out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// Bytes as JSON has them.
+/// Encodes bytes for JSON.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Reads bytes.
+/// Decodes bytes from JSON.
 pub(crate) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
     STANDARD.decode(text).map_err(D::Error::custom)
 }
 
-/// Reads a 64-bit number. The gateway takes plain numbers too, and so does this.
+/// Decodes a 64-bit number. Like the gateway, also accepts plain numbers.
 pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -30,7 +31,8 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, 
     }
 }
 
-/// Reads the store's revision in the header of an answer about keys. One without it is not etcd's.
+/// Decodes the store's revision from the header of an answer about keys. Without it, the answer is
+/// not from etcd.
 pub(crate) fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     #[derive(Deserialize)]
     struct Header {

@@ -1,4 +1,4 @@
-//! Keys and values: range, replace, transaction.
+//! Keys and values: reads ranges, replaces values, makes transactions.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
@@ -8,23 +8,23 @@ use crate::client::Client;
 use crate::error::CallError;
 use crate::json;
 
-/// A key with its value and revisions.
+/// A key with its value and its revisions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct KeyValue {
     /// The key.
     #[serde(deserialize_with = "json::bytes")]
     pub key: Vec<u8>,
-    /// Its value.
+    /// The value of the key.
     #[serde(deserialize_with = "json::bytes")]
     pub value: Vec<u8>,
-    /// The revision that created it.
+    /// The revision that created the key.
     #[serde(deserialize_with = "json::number")]
     pub create_revision: i64,
-    /// The revision that changed it last.
+    /// The revision that last changed the key.
     #[serde(deserialize_with = "json::number")]
     pub mod_revision: i64,
-    /// The lease that it is under; 0 for none.
+    /// The lease that the key is under; 0 if there is none.
     #[serde(deserialize_with = "json::number")]
     pub lease: i64,
 }
@@ -63,7 +63,7 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// The contents of a range at a revision.
+/// The contents of a range, and the revision of the store.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Range {
     /// The store's revision.
@@ -79,7 +79,7 @@ pub struct Range {
 pub enum Compare {
     /// The revision that created the key; 0 if there is no such key.
     CreateRevision(Vec<u8>, i64),
-    /// The revision that changed the key last; 0 if there is no such key.
+    /// The revision that last changed the key; 0 if there is no such key.
     ModRevision(Vec<u8>, i64),
 }
 
@@ -96,16 +96,16 @@ impl Compare {
     }
 }
 
-/// What a transaction does.
+/// An operation of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Stores a value, under a lease unless that is 0.
+    /// Stores a value. The key is put under `lease`, if `lease` is not 0.
     Put {
         /// The key.
         key: Vec<u8>,
-        /// Its value.
+        /// The new value.
         value: Vec<u8>,
-        /// The lease.
+        /// The lease; 0 for none.
         lease: i64,
     },
     /// Removes keys.
@@ -131,22 +131,22 @@ impl Operation {
 /// The result of [`Client::replace`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replaced {
-    /// The value is stored since this revision.
+    /// The value was stored at this revision.
     Stored(i64),
-    /// Another client has changed the key; its present value.
+    /// Another client has changed the key. This is its present value; `None` if the key is gone.
     Other(Option<KeyValue>),
 }
 
 /// The result of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Txn {
-    /// Whether all conditions held.
+    /// Whether all conditions were true.
     #[serde(default)]
     pub succeeded: bool,
-    /// The store's revision: that of the transaction's own writes if it wrote.
+    /// The store's revision. If the transaction wrote, this is the revision of its writes.
     #[serde(rename = "header", deserialize_with = "json::revision")]
     pub revision: i64,
-    /// What [`Operation::Get`] read, in the order of the operations.
+    /// The contents that each [`Operation::Get`] read, in the order of the operations.
     #[serde(default, rename = "responses", deserialize_with = "ranges")]
     pub ranges: Vec<Range>,
 }
@@ -161,21 +161,21 @@ fn ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Range>, D::E
 }
 
 impl Client {
-    /// Reads keys as the majority of etcd's members has them.
+    /// Reads keys. The answer agrees with the majority of etcd's members.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused.
+    /// No endpoint answered in time, or etcd refused the call.
     pub fn range(&self, keys: &Keys) -> Result<Range, CallError> {
         self.call("/v3/kv/range", &keys.fields())
     }
 
-    /// Replaces the value of revision `replaces`; 0: there is no value.
+    /// Replaces the value whose mod revision is `replaces`; 0 if the key must not exist yet.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless, but it
-    /// never replaces a later one.
+    /// No endpoint answered in time, or etcd refused the call. The value may be stored
+    /// nevertheless, but it never replaces a later value.
     pub fn replace(
         &self,
         key: &[u8],
@@ -196,18 +196,19 @@ impl Client {
         }
         let found = txn.ranges.into_iter().flat_map(|range| range.kvs).next();
         Ok(match found {
-            // An earlier attempt of this call stored it, and its answer was lost.
+            // An earlier attempt of this call stored the value, and the answer was lost.
             Some(kv) if kv.value == value && kv.lease == lease => Replaced::Stored(kv.mod_revision),
             other => Replaced::Other(other),
         })
     }
 
-    /// Does `then` if all conditions hold, or else `otherwise`, atomically.
+    /// Does `then` if all conditions are true, else `otherwise`. All of it happens atomically.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused. It may be done nevertheless. If it was done
-    /// and the answer was lost, the conditions do not hold at the next endpoint.
+    /// No endpoint answered in time, or etcd refused the call. The transaction may be done
+    /// nevertheless. If it was done and the answer was lost, the conditions are no longer true at
+    /// the next endpoint.
     pub fn txn(
         &self,
         conditions: &[Compare],

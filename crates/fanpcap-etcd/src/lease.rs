@@ -1,4 +1,4 @@
-//! Leases: etcd removes the keys of an owner that is gone.
+//! Leases: when the owner of a lease is gone, etcd removes the keys under the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::json;
 struct Granted {
     #[serde(rename = "ID", deserialize_with = "json::number")]
     id: i64,
-    /// In seconds; 0 for a lease that is gone.
+    /// The remaining time in seconds; 0 if the lease has ended.
     #[serde(rename = "TTL", default, deserialize_with = "json::number")]
     ttl: i64,
 }
 
 impl Client {
-    /// A new lease that lasts at least this long, in whole seconds, without being kept alive. etcd
-    /// grants at least 1.5 times its election timeout, and starts each lease's time again when its
-    /// leader changes.
+    /// Grants a new lease that lasts at least `ttl`, in whole seconds, if it is not kept alive.
+    /// etcd grants at least 1.5 times its election timeout. When etcd's leader changes, etcd gives
+    /// each lease its full time again.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused. A lease of a lost answer ends by itself.
+    /// No endpoint answered in time, or etcd refused the call. If only the answer was lost, the
+    /// lease ends by itself.
     pub fn grant(&self, ttl: Duration) -> Result<i64, CallError> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let body = json!({"TTL": seconds.to_string()});
@@ -41,11 +42,11 @@ impl Client {
         }
     }
 
-    /// Starts a lease's time again. Returns whether etcd has such a lease.
+    /// Gives a lease its full time again. Returns whether etcd has such a lease.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused.
+    /// No endpoint answered in time, or etcd refused the call.
     pub fn keep_alive(&self, id: i64) -> Result<bool, CallError> {
         #[derive(Deserialize)]
         struct Kept {
@@ -55,11 +56,12 @@ impl Client {
         Ok(kept.result.ttl > 0)
     }
 
-    /// Ends a lease, and so the keys under it. One that is gone already is fine.
+    /// Ends a lease, which removes the keys under it. It is no error if the lease has already
+    /// ended.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused.
+    /// No endpoint answered in time, or etcd refused the call.
     pub fn revoke(&self, id: i64) -> Result<(), CallError> {
         let body = json!({"ID": id.to_string()});
         match self.call::<Value>("/v3/lease/revoke", &body) {
@@ -69,7 +71,7 @@ impl Client {
     }
 }
 
-/// A lease that is renewed, and granted again when it is lost.
+/// A lease that is renewed. If it was lost, a new lease is granted.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) client: Arc<Client>,
@@ -78,7 +80,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Keeps it alive. Returns its number, and whether it is a new one.
+    /// Keeps the lease alive. Returns the lease's number, and whether the lease is new.
     pub(crate) fn keep(&mut self) -> Result<(i64, bool), CallError> {
         if let Some(id) = self.id {
             if self.client.keep_alive(id)? {

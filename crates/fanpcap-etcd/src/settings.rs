@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::error::SetupError;
 
-/// Where a member of etcd serves clients.
+/// The address at which a member of etcd serves clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// Whether it is `https`.
+    /// Whether the endpoint uses `https`.
     pub is_tls: bool,
-    /// Host and port as in a URL.
+    /// The host and port, as in a URL.
     pub authority: String,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A user of etcd's.
+/// A user of etcd, with password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
@@ -73,26 +73,26 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Files in PEM form. The client reads them again when they change.
+/// Files in PEM form. When the files change, the client reads them again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// The certificates that etcd's certificate must be signed by.
+    /// The certificates of the authorities that sign etcd's certificates.
     pub ca: PathBuf,
-    /// The client's own certificate and its key, where etcd wants one (`--client-cert-auth`).
+    /// The client's own certificate and its private key. etcd needs them with `--client-cert-auth`.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// How long a client waits.
+/// Time limits of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// For a connection.
+    /// The limit for a connection to be made.
     pub connect: Duration,
-    /// For one endpoint's answer to one call, connection included.
+    /// The limit for one endpoint's answer to one call, including the connection.
     pub attempt: Duration,
-    /// For any endpoint's answer to one call.
+    /// The limit for one call, over all endpoints.
     pub call: Duration,
-    /// For an event of a watch, before the watch goes on by a new connection. A stopped member
-    /// keeps connections open and sends nothing.
+    /// The longest wait for an event of a watch. After it, the watch continues on a new connection:
+    /// a stopped member keeps connections open and sends nothing.
     pub quiet: Duration,
 }
 
@@ -110,14 +110,14 @@ impl Default for Limits {
 /// A client's settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// etcd's members, in the order of preference.
+    /// etcd's members. The first ones are preferred.
     pub endpoints: Vec<Endpoint>,
-    /// The client's user; `None` for an etcd without authentication. Users by certificates do not
-    /// reach the gateway.
+    /// The client's user; `None` if etcd has no authentication. The gateway does not see users that
+    /// are named by certificates.
     pub credentials: Option<Credentials>,
-    /// For `https` endpoints.
+    /// The files for `https` endpoints.
     pub tls: Option<TlsFiles>,
-    /// How long it waits.
+    /// The time limits.
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! Certificates and keys: read from files, and read again when the files change.
+//! Certificates and private keys, which are read from files, and read again when the files change.
 
 use std::fs;
 use std::io::{self, Read};
@@ -16,11 +16,11 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsPr
 use crate::error::SetupError;
 use crate::settings::TlsFiles;
 
-/// Largest file of certificates, in bytes.
+/// Maximum size of a file of certificates, in bytes.
 const FILE: u64 = 1 << 20;
 
-/// Values that differ when a file has changed: device, inode, size, time of change in seconds and
-/// nanoseconds; `None` for a file that is not there.
+/// Values that change when a file changes: device, inode, size, and time of change in seconds and
+/// nanoseconds; `None` if the file does not exist.
 pub(crate) type Stamp = Option<([u64; 3], [i64; 2])>;
 
 /// The stamps of all files.
@@ -41,7 +41,8 @@ fn stamp(path: &Path) -> Stamp {
     ))
 }
 
-/// Reads the files. Checks them too, as ureq panics on a key that is not its certificate's.
+/// Reads and checks the files. The check is needed because ureq panics if a private key does not
+/// belong to its certificate.
 pub(crate) fn load(files: &TlsFiles) -> Result<TlsConfig, SetupError> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = Vec::new();
@@ -64,7 +65,7 @@ pub(crate) fn load(files: &TlsFiles) -> Result<TlsConfig, SetupError> {
         .build())
 }
 
-/// The client's certificate with its key.
+/// The client's certificate with its private key.
 fn own(
     certificate: &Path,
     key: &Path,
@@ -90,7 +91,7 @@ fn own(
     Ok(ClientCert::new_with_certs(&chain, of_ureq))
 }
 
-/// The certificates of a file.
+/// The certificates in a file.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let pem = read(path)?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();

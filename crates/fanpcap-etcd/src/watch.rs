@@ -1,4 +1,4 @@
-//! Watches: the changes in a range of keys, as they happen.
+//! Watches: changes of the keys in a range, as they happen.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -14,22 +14,23 @@ use crate::json;
 use crate::kv::{KeyValue, Keys};
 use crate::settings::Endpoint;
 
-/// Longest message of a watch, in bytes. etcd splits what is longer than its own limit of 1.5 MB.
+/// Maximum length of a watch's message, in bytes. etcd splits messages that exceed its own limit of
+/// 1.5 MB.
 const MESSAGE: u64 = 16 << 20;
 
 /// A change of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The key has this value now.
+    /// The key now has this value.
     Put(KeyValue),
-    /// The key is gone since that revision.
+    /// The key was deleted at that revision.
     Delete(Vec<u8>, i64),
 }
 
 /// The contents of one message of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// All changes up to this revision have come.
+    /// All changes up to this revision have been received.
     pub revision: i64,
     /// The changes, the oldest first.
     pub changes: Vec<Change>,
@@ -43,12 +44,13 @@ pub struct Watch {
     pub(crate) began: i64,
 }
 
-/// Why a watch has ended.
+/// The reason why a watch has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchEnd {
-    /// etcd has compacted revisions that the watch asked for. Read the range, and watch from there.
+    /// etcd has compacted revisions that the watch needs. Read the range, and watch from its
+    /// revision on.
     Compacted,
-    /// Nothing came in [`crate::Limits::quiet`], or the connection broke.
+    /// Nothing came for [`crate::Limits::quiet`], or the connection broke.
     Broken(CallError),
 }
 
@@ -71,7 +73,7 @@ struct Outcome {
     events: Vec<Event>,
 }
 
-/// A header that may have no revision, as that of a watch which was compacted.
+/// A header that may have no revision, for example in the answer to a watch of compacted revisions.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct LastHeader {
@@ -106,11 +108,12 @@ impl Change {
 }
 
 impl Client {
-    /// Watches keys from a revision on, at the endpoint that answered last or at another.
+    /// Watches keys from the revision `from` on, at the endpoint that answered last, or else at
+    /// another endpoint.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused.
+    /// No endpoint answered in time, or etcd refused the call.
     pub fn watch(&self, keys: &Keys, from: i64) -> Result<Watch, CallError> {
         let mut request = keys.fields();
         request["start_revision"] = json!(from.to_string());
@@ -160,7 +163,7 @@ impl Watch {
             return Err(WatchEnd::Broken(self.refused(&outcome.cancel_reason)));
         }
         let changes: Vec<_> = outcome.events.into_iter().map(Change::from).collect();
-        // The header's revision may be ahead of changes that come with the next message.
+        // The header's revision may be ahead of changes that come only with the next message.
         let revision = changes.iter().map(Change::revision).max();
         Ok(Changes {
             revision: revision.unwrap_or(0),
@@ -168,7 +171,7 @@ impl Watch {
         })
     }
 
-    /// The next message, a line of JSON.
+    /// The next message, which is one line of JSON.
     fn message(&mut self) -> Result<Outcome, CallError> {
         let mut line = Vec::new();
         let read = (&mut self.reader)
@@ -195,8 +198,8 @@ impl Watch {
         CallError::new(failure, &self.endpoint, reason)
     }
 
-    /// The error of a watch that etcd cancels: 3.4 answers so if the user has no right to the keys,
-    /// and if it does not know the token.
+    /// The error for a watch that etcd cancels. etcd 3.4 cancels a watch if the user has no
+    /// permission for the keys, or if the token is unknown.
     fn refused(&self, reason: &str) -> CallError {
         let code = match reason.contains("permission denied") {
             true => code::PERMISSION_DENIED,

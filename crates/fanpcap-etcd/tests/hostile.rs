@@ -1,4 +1,5 @@
-//! A server that is no etcd: no answer makes a call panic, take memory without limit or last.
+//! A server that is not etcd. Its answers must not make a call panic, use unlimited memory, or
+//! exceed its deadline.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +15,7 @@ const LIMITS: Limits = Limits {
     quiet: Duration::from_millis(300),
 };
 
-/// A client of a server that does this with each connection.
+/// A client of a server that calls `serve` for each connection.
 fn client(serve: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
@@ -22,7 +23,7 @@ fn client(serve: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
             let mut request = [0; 4096];
-            // A client that gave up is what the tests are about.
+            // An error is expected: in these tests the client gives up.
             let _ = stream.read(&mut request).and_then(|_| serve(&mut stream));
         }
     });
@@ -39,12 +40,13 @@ fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }
 
-/// A call's error; it must come by the deadline.
+/// A call's error, which must come by the deadline.
 fn error_of(client: &Client) -> CallError {
     let begun = Instant::now();
     let answer = client.range(&Keys::One(b"/k".to_vec()));
     let error = answer.expect_err("no etcd answers");
-    // On a busy machine later than by the deadline; never is what it would be without one.
+    // On a busy machine, the error may come some time after the deadline. Without a deadline, it
+    // would never come.
     assert!(begun.elapsed() < LIMITS.call + Duration::from_secs(60));
     error
 }

@@ -1,11 +1,11 @@
-//! Any value of any key is read or left out.
+//! Any value of any key is either read or left out.
 
 use fanpcap_cluster::{DesiredState, NodeId};
 use fanpcap_etcd::KeyValue;
 use fanpcap_etcd::coordination::{CopyOfKeys, Names, view};
 use proptest::prelude::*;
 
-/// Pieces that values are made of, in any order.
+/// Pieces from which values are made, in any order.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "{",

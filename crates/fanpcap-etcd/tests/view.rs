@@ -1,11 +1,12 @@
-//! No keys and values that a hostile or later node could write confuse a coordinator.
+//! Keys and values that a hostile node or a later version might write must not confuse a
+//! coordinator.
 
 use fanpcap_cluster::{DesiredState, NODES, NodeId};
 use fanpcap_etcd::KeyValue;
 use fanpcap_etcd::coordination::{CopyOfKeys, Names, notes, view};
 use proptest::prelude::*;
 
-/// A value that is nearly one of a cluster's.
+/// A value that resembles a value of the cluster.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let address = prop::sample::select(vec!["10.0.0.1:1", "[::1]:9", "10.0.0.1", ""]);
     let node = (any::<u64>(), any::<i32>(), address).prop_map(|(boot, weight, address)| {

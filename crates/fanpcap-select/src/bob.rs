@@ -1,12 +1,13 @@
 //! BOB, the hash that RFC 5475 names for PSAMP (appendix A.2): Bob Jenkins' hash of 1997.
 
-/// An arbitrary number, that both sums begin with.
+/// An arbitrary number, with which two of the three sums begin.
 pub const START: u32 = 0x9e37_79b9;
 
-/// The steps of [`mix`]: how far each of the three sums is shifted, to the right if positive.
+/// The steps of [`mix`]: by how many bits one of the three sums is shifted, to the right if
+/// positive.
 pub const SHIFTS: [i32; 9] = [13, -8, 13, 12, -16, 5, 3, -10, 15];
 
-/// The hash of a key of any length. `initial` is the secret that the hash begins with.
+/// The hash of a key of any length. `initial` is the secret with which the hash begins.
 pub fn hash(key: &[u8], initial: u32) -> u32 {
     let mut sums = [START, START, initial];
     let mut blocks = key.chunks_exact(12);
@@ -17,7 +18,8 @@ pub fn hash(key: &[u8], initial: u32) -> u32 {
         mix(&mut sums);
     }
     let rest = blocks.remainder();
-    // Its low byte lies where the ninth byte of the rest would.
+    // The low byte of this sum holds the length, so the ninth byte of the rest goes into the next
+    // byte.
     sums[2] = sums[2].wrapping_add(u32::try_from(key.len()).unwrap_or(u32::MAX));
     for (sum, word) in sums.iter_mut().zip(rest.chunks(4)).take(2) {
         *sum = sum.wrapping_add(little(word));
@@ -43,7 +45,7 @@ fn mix(sums: &mut [u32; 3]) {
     }
 }
 
-/// Up to four bytes, the first one the lowest.
+/// A number from up to four bytes, the lowest byte first.
 fn little(bytes: &[u8]) -> u32 {
     let bytes = bytes.iter().rev();
     bytes.fold(0, |word, byte| (word << 8) | u32::from(*byte))
@@ -53,7 +55,7 @@ fn little(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Values of other implementations of the same hash, for each length of a rest.
+    /// Values from other implementations of the same hash, for each length of the rest.
     #[test]
     fn hashes_are_those_of_others() {
         let letters = b"ABCDEFGHIJKLMN";

@@ -3,16 +3,16 @@
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_buckets::{Owners, Slot};
 
-/// What a node has to do with a bucket.
+/// A node's claim to a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Claim {
-    /// Another node captures its packets.
+    /// Another node captures the bucket's packets.
     #[default]
     Elsewhere = 0,
-    /// Only this node captures its packets.
+    /// Only this node captures the bucket's packets.
     Mine = 1,
-    /// In a union: this node and another one capture its packets, and mark them.
+    /// In a union: this node and another node capture the bucket's packets, and mark them.
     Shared = 2,
 }
 
@@ -21,7 +21,7 @@ pub enum Claim {
 pub struct Claims(Box<[Claim; BUCKETS]>);
 
 impl Claims {
-    /// The claims that `of` says for each bucket.
+    /// The claims that `of` returns for each bucket.
     pub fn new(of: impl Fn(usize) -> Claim) -> Self {
         let mut claims = Box::new([Claim::Elsewhere; BUCKETS]);
         for (bucket, claim) in claims.iter_mut().enumerate() {
@@ -30,33 +30,34 @@ impl Claims {
         Self(claims)
     }
 
-    /// Those of a node that captures nothing.
+    /// The claims of a node that captures nothing.
     pub fn none() -> Self {
         Self::new(|_| Claim::Elsewhere)
     }
 
-    /// The claim to a bucket. Of a number beyond the last bucket the low bits count.
+    /// The claim to a bucket. If the number is too large for a bucket, only its low bits count.
     pub fn of(&self, bucket: usize) -> Claim {
         self.0[bucket % BUCKETS]
     }
 
-    /// Buckets whose packets the node captures.
+    /// How many buckets have packets that the node captures.
     pub fn count(&self) -> usize {
         let mine = self.0.iter().filter(|claim| **claim != Claim::Elsewhere);
         mine.count()
     }
 
-    /// As the BPF program reads them: a byte for each bucket.
+    /// The claims as the BPF program reads them: one byte for each bucket.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
         self.0.iter().map(|claim| *claim as u8)
     }
 }
 
-/// The table of the paper's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b`
-/// belongs to node `b mod N`. It is exact where N divides the number of buckets. Else the first
-/// nodes have one bucket more, and a round of turns that ends with the last bucket is cut short.
+/// The table by the paper's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b`
+/// belongs to node `b mod N`. The table is exact if N divides the number of buckets. Otherwise the
+/// first nodes have one bucket more, and a round of turns that ends with the last bucket is cut
+/// short.
 ///
-/// `slots` are those of the nodes in the order of their `Pi`. Without nodes no bucket has an owner.
+/// `slots` are the nodes' slots in the order of their `Pi`. Without nodes, no bucket has an owner.
 pub fn in_turn(slots: &[Slot]) -> Box<Owners> {
     let mut owners = Box::new([None; BUCKETS]);
     for (owner, slot) in owners.iter_mut().zip(slots.iter().cycle()) {

@@ -1,41 +1,42 @@
-//! The control word: which of a node's two tables counts. One store of it switches the table.
+//! The control word: which of a node's two tables is in use. Storing the control word switches the
+//! table.
 
-/// The control word. 0 is that of a node that has no table yet.
+/// The control word. The word 0 belongs to a node that has no table yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Control(u64);
 
-/// The bits: which table counts, and whether one does.
+/// The bits of the word: which table is in use, and whether any table is in use.
 pub(crate) const GENERATION: u8 = 1;
 pub(crate) const ACTIVE: u8 = 2;
 
 impl Control {
-    /// Position of the node's own mark.
+    /// The position of the node's own mark.
     pub(crate) const MARK_SHIFT: i32 = 32;
 
-    /// The word with which the table `generation`, 0 or 1, counts. Every record that is written
-    /// under it has the mark.
+    /// The word that puts the table `generation`, 0 or 1, into use. Every record that is written
+    /// while this table is in use has the mark.
     pub fn new(generation: usize, mark: u32) -> Self {
         let generation = if generation == 0 { 0 } else { GENERATION };
         Self((u64::from(mark) << Self::MARK_SHIFT) | u64::from(ACTIVE | generation))
     }
 
-    /// The word as it is stored.
+    /// The value that is stored.
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// The word that is stored.
+    /// Decodes the control word from the value that was stored.
     pub fn of_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// The table that counts; `None` before the first, when all packets pass.
+    /// The table that is in use; `None` before the first table, when all packets pass.
     pub fn generation(self) -> Option<usize> {
         let is_active = self.0 & u64::from(ACTIVE) != 0;
         is_active.then_some(usize::from(self.0 & u64::from(GENERATION) != 0))
     }
 
-    /// The table that does not count.
+    /// The table that is not in use.
     pub fn idle(self) -> usize {
         self.generation().map_or(0, |generation| 1 - generation)
     }

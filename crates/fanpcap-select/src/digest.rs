@@ -1,13 +1,14 @@
-//! What of a packet the hash of its content covers: what no router on its way changes.
+//! The parts of a packet that the hash of its content covers: parts that no router on the way
+//! changes.
 
 use fanpcap_wire::{Frame, Header, Layers};
 
 use crate::bob;
 
-/// Bytes of the payload that count. They include UDP's checksum. With them, a key of IPv4 needs two
-/// rounds of the hash's mixing; with one byte more it would need three.
+/// Number of payload bytes that the hash covers. They include UDP's checksum. With this number, the
+/// hash mixes a key of IPv4 in two rounds; one byte more would need a third round.
 pub const PAYLOAD: usize = 11;
-/// Bytes of a key: of IPv4, of IPv6, and of frames without an IP packet.
+/// Lengths of a key in bytes: of IPv4, of IPv6, and of frames without an IP packet.
 pub(crate) const V4: usize = 12 + PAYLOAD;
 pub(crate) const V6: usize = 36 + PAYLOAD;
 pub(crate) const OTHER: usize = 14 + PAYLOAD;
@@ -17,11 +18,12 @@ const LONGEST: usize = V6;
 
 /// The hash of a packet's content (RFC 5475), and whether it is the content of an IP packet.
 ///
-/// For IPv4 the hash covers identification, flags, fragment offset and addresses, for IPv6 payload
-/// length, next header and addresses. For both it covers the 11 bytes after the fixed header and
-/// IPv4's options. If a packet carries another, the outer packet counts. For other frames the hash
-/// covers the Ethernet addresses, the type after all tags, and 11 bytes after the type. Bytes that
-/// are not there, or that lie behind the IP packet's end, count as 0.
+/// For IPv4 the hash covers identification, flags, fragment offset and addresses. For IPv6 it
+/// covers payload length, next header and addresses. For both it covers the 11 bytes after the
+/// fixed header and after IPv4's options. If a packet contains another IP packet, the hash covers
+/// the outer packet. For other frames it covers the Ethernet addresses, the type after all tags,
+/// and 11 bytes after the type. Bytes that are missing, or that lie after the IP packet's end,
+/// count as 0.
 pub fn digest(frame: &Frame<'_>, initial: u32) -> (u32, bool) {
     let mut key = [0; LONGEST];
     let (len, is_ip) = fill(&mut key, frame);
@@ -29,7 +31,7 @@ pub fn digest(frame: &Frame<'_>, initial: u32) -> (u32, bool) {
     (bob::hash(key, initial), is_ip)
 }
 
-/// Fills in a packet's key. Returns its length, and whether it is that of an IP packet.
+/// Writes a packet's key. Returns the key's length, and whether the packet is an IP packet.
 fn fill(key: &mut [u8; LONGEST], frame: &Frame<'_>) -> (usize, bool) {
     let layers = Layers::of(frame);
     let Some(ip) = layers.ip() else {
@@ -94,8 +96,8 @@ mod tests {
     #[test]
     fn what_routers_change_does_not_count() {
         let packet = datagram();
-        // MAC addresses, type of service, time to live, checksum, and what follows 11 bytes of
-        // payload.
+        // MAC addresses, type of service, time to live, checksum, and bytes after the first 11
+        // bytes of payload.
         for at in [0, 6, 15, 22, 24, 25, 45] {
             let mut other = packet.clone();
             other[at] ^= 0x40;

@@ -11,10 +11,11 @@
 //! | 30-37 | time: nanoseconds of TAI |
 //! | 38-45 | one-time number |
 //!
-//! All numbers are in network order; zeros fill the frame up to 60 bytes. One tag may lie before
-//! the type. Anybody on the link can send such a frame. So each has a number that only the cluster
-//! knows beforehand. A node's agent announces it to the BPF program, which takes a frame only if it
-//! has the number of its sequence, and takes each number once.
+//! All numbers are in network byte order. Zeros fill the frame up to 60 bytes. One VLAN tag may
+//! precede the type. Anybody on the link can send such a frame. So each frame has a number that
+//! only the cluster knows in advance. A node's agent announces the number to the BPF program. The
+//! BPF program accepts a frame only if it has the number that was announced for its sequence, and
+//! accepts each number once.
 
 use fanpcap_wire::number::{ETHER_TAG, ETHER_TAG_SERVICE};
 
@@ -24,41 +25,43 @@ pub const ETHER_TYPE: u16 = 0x88b5;
 /// The version of the layout.
 pub const VERSION: u8 = 1;
 
-/// Bytes of a frame.
+/// The length of a frame in bytes.
 pub const LEN: usize = 60;
 
-/// Bytes of a frame that say something.
+/// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// Announced numbers of each kind of frame: a frame's is at its sequence modulo this.
+/// How many numbers are stored for each kind of frame. A frame's number is stored at its sequence
+/// modulo this.
 pub const NUMBERS: usize = 64;
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Shows that the mirror port works, and how far the nodes are apart.
     Beacon,
-    /// The topology that was announced begins here, and so do the turns of
-    /// [`crate::Key::RoundRobin`].
+    /// Puts the announced topology into use, and begins the turns of [`crate::Key::RoundRobin`]
+    /// again.
     Update,
 }
 
 /// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InLine {
-    /// What it is for.
+    /// The purpose of the frame.
     pub kind: Kind,
-    /// Which cluster.
+    /// The number that identifies the cluster.
     pub cluster: u32,
-    /// Counts seconds. No two frames of a kind have the same.
+    /// The sequence, which counts seconds. Two frames of the same kind never have the same
+    /// sequence.
     pub sequence: u64,
-    /// When it was sent, in nanoseconds of TAI.
+    /// When the frame was sent, in nanoseconds of TAI.
     pub time_ns: u64,
-    /// The number that was announced, never 0.
+    /// The number that was announced for the frame. It is never 0.
     pub number: u64,
 }
 
-/// The numbers that were announced, by their frames' sequence; 0 where there is none.
+/// The numbers that were announced, by their frames' sequence; 0 if none was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
     beacons: [u64; NUMBERS],
@@ -75,7 +78,7 @@ impl Default for Announced {
 }
 
 impl Kind {
-    /// Its byte.
+    /// The byte for this kind in a frame.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Beacon => 1,
@@ -85,7 +88,7 @@ impl Kind {
 }
 
 impl InLine {
-    /// The frame, with these Ethernet addresses.
+    /// Encodes the frame with these Ethernet addresses.
     pub fn encode(&self, destination: [u8; 6], source: [u8; 6]) -> [u8; LEN] {
         let mut frame = [0; LEN];
         let content = [
@@ -105,8 +108,8 @@ impl InLine {
     }
 }
 
-/// The content of a frame of this version and cluster; `None` for any other frame. The kind is
-/// `None` if it is unknown.
+/// Decodes a frame of this version and cluster; `None` for any other frame. The kind is `None` if
+/// its byte is unknown.
 pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine)> {
     let mut rest = frame.get(12..)?;
     let is_tag =
@@ -136,7 +139,7 @@ pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine
 }
 
 impl Announced {
-    /// Announces the number of a frame.
+    /// Announces the number of the frame with this sequence.
     pub fn announce(&mut self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => &mut self.beacons,
@@ -147,7 +150,8 @@ impl Announced {
         }
     }
 
-    /// Takes a frame, if its number was announced, so that it is taken once.
+    /// Returns whether the frame's number was announced. Then removes the number, so that a frame
+    /// is accepted only once.
     pub fn take(&mut self, kind: Option<Kind>, frame: &InLine) -> bool {
         let numbers = match kind {
             Some(Kind::Beacon) => Some(&mut self.beacons),
@@ -164,7 +168,7 @@ impl Announced {
     }
 }
 
-/// Where the number of this sequence is.
+/// The index at which the number for this sequence is stored.
 pub fn place(sequence: u64) -> usize {
     usize::try_from(sequence % NUMBERS as u64).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! From a packet to its bucket, as the selection's key says.
+//! Finds a packet's bucket by the selection's key.
 
 use fanpcap_buckets::layout::{BUCKETS, bucket};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
@@ -8,27 +8,28 @@ use fanpcap_wire::{Frame, Header, Layers};
 use crate::digest::digest;
 use crate::{Key, Selection, bob};
 
-/// The number of a packet.
+/// The bucket of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// The bucket that it selects.
+    /// The packet's bucket.
     pub bucket: usize,
-    /// The packet lacks what its key is made of, and has another one: of [`Key::Packet`] it is no
-    /// IP packet; of [`Key::Identification`] it has none, and goes as of [`Key::Packet`].
+    /// Whether the packet lacks the fields of its key. With [`Key::Packet`], such a packet is not
+    /// an IP packet. With [`Key::Identification`], it has no identification, and its bucket is
+    /// chosen as with [`Key::Packet`].
     pub is_other: bool,
 }
 
-/// The packets' keys, with what is remembered between packets.
+/// Computes packets' keys, and remembers what is needed from earlier packets.
 #[derive(Clone, Debug)]
 pub struct Keys {
     selection: Selection,
-    /// Of whole flows.
+    /// Evaluates the steering program of flows.
     flows: Option<Evaluator>,
-    /// Packets since the last update in the stream.
+    /// The number of packets since the last update in the stream.
     turns: u32,
 }
 
-/// The steering program of whole flows: that of groups without a mode of their own. It has no
+/// The steering program that selects flows: the one that groups use if they have no mode. It has no
 /// pcap filter.
 pub(crate) fn flow_tree() -> Option<Tree> {
     let refused: fanpcap_steer::PcapCompiler<'_> = &|_| Err(String::new());
@@ -36,13 +37,14 @@ pub(crate) fn flow_tree() -> Option<Tree> {
     tree.ok()
 }
 
-/// The bits of a hash that select a bucket of [`Key::Flow`]: hash and `initial` are mixed.
+/// The factor that mixes a flow's hash with `initial`. The bucket of [`Key::Flow`] is in bits of
+/// the product.
 pub(crate) const FLOW_FACTOR: u32 = 0x9e37_79b1;
 pub(crate) const FLOW_SHIFT: u32 = 20;
 const _: () = assert!(BUCKETS == 1 << (u32::BITS - FLOW_SHIFT));
 
 impl Keys {
-    /// Those of a selection, before the first packet.
+    /// The keys for a selection, before the first packet.
     pub fn new(selection: Selection) -> Self {
         let flows = flow_tree().filter(|_| selection.key == Key::Flow);
         Self {
@@ -52,13 +54,13 @@ impl Keys {
         }
     }
 
-    /// Begins a new round of turns: an update came in the stream.
+    /// Begins a new round of turns, because an update came in the stream.
     pub fn restart(&mut self) {
         self.turns = 0;
     }
 
-    /// The number of the next packet. `now_ns` is the time by any monotonic clock: fragments follow
-    /// their datagram for a while.
+    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock: for some time,
+    /// fragments get the bucket of their datagram.
     pub fn number(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         let initial = self.selection.initial;
         let own = match self.selection.key {
@@ -81,7 +83,7 @@ impl Keys {
         self.by_content(frame)
     }
 
-    /// The number of a packet that has none of its own, by its content.
+    /// The bucket of a packet that lacks the fields of its key, chosen by the packet's content.
     fn by_content(&self, frame: &Frame<'_>) -> Number {
         let (hash, is_ip) = digest(frame, self.selection.initial);
         Number {
@@ -90,8 +92,9 @@ impl Keys {
         }
     }
 
-    /// The number of a frame that claims to be the coordinator's and is not. It does not count as a
-    /// turn, so nodes that accept it and nodes that don't continue with the same turn.
+    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. Such a
+    /// frame does not count as a turn. So nodes that accept it and nodes that refuse it continue
+    /// with the same turn.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),
@@ -106,7 +109,7 @@ impl Keys {
         };
         let hash = match self.flows.as_mut()?.decide(&packet) {
             Decision::Steer(hash) => hash,
-            // Frames without an Ethernet header.
+            // For frames without an Ethernet header.
             Decision::Drop
             | Decision::Copy
             | Decision::Member(_)
@@ -118,8 +121,8 @@ impl Keys {
     }
 }
 
-/// The identification of an IPv4 packet. 0 is none: hosts write it where nobody needs to tell
-/// packets apart (RFC 6864), a fifth of all packets.
+/// The identification of an IPv4 packet. 0 counts as none: hosts write 0 if nobody needs to
+/// distinguish the packets (RFC 6864). About a fifth of all packets have 0.
 fn identification(frame: &Frame<'_>) -> Option<u16> {
     match Layers::of(frame).ip()?.header {
         Header::V4(header) => Some(header.id()).filter(|id| *id != 0),
@@ -156,7 +159,8 @@ mod tests {
         frames::ethernet(0x0800, &packet)
     }
 
-    /// The busiest of eight nodes over the mean, of a mix of flows with few heavy ones.
+    /// By how much the busiest of eight nodes exceeds the mean, for many flows of which a few are
+    /// large.
     fn imbalance(key: Key) -> f64 {
         const PACKETS: u64 = 200_000;
         let mix = fanpcap_gen::Description {
@@ -168,8 +172,8 @@ mod tests {
         let mut nodes = [0_u32; 8];
         for number in 0..PACKETS {
             let mut bytes = pool.frame(number);
-            // A counter in the place of the identification, of which a fifth are 0; as TCP's
-            // numbers, another word of the payload.
+            // A counter in place of the identification; a fifth of the values are 0. Another word
+            // of the payload varies like TCP's numbers.
             let id = if number % 5 == 0 { 0 } else { number as u16 };
             bytes[18..20].copy_from_slice(&id.to_be_bytes());
             if let Some(word) = bytes.get_mut(38..42) {

@@ -1,19 +1,19 @@
-//! What the BPF program and the process agree on: names and sizes of maps, and where each number
-//! is. All numbers are in the machine's byte order.
+//! The memory that the BPF program and the agent share: the names and sizes of the maps, and the
+//! position of each number. All numbers are in the machine's byte order.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_buckets::layout::BUCKETS;
 
 use crate::in_line;
 
-/// Name of the array with the control word, the announced numbers and both tables: one row.
+/// Name of the array with the control word, the announced numbers and both tables. It has one row.
 pub const CONTROL_MAP: &str = "control";
-/// Name of the array with all counters: one row.
+/// Name of the array with all counters. It has one row.
 pub const COUNTS_MAP: &str = "counts";
-/// Name of the array of ring buffers, by lane: of a BPF program that ships.
+/// Name of the array of ring buffers, one for each lane. Only a BPF program that ships has it.
 pub const RINGS_MAP: &str = "rings";
-/// Name of the array with the BPF program that gets this node's packets, at index 0: of a BPF
-/// program that passes them to it.
+/// Name of the array with the BPF program that gets this node's packets, at index 0. Only a BPF
+/// program that passes packets to another one has it.
 pub const NEXT_MAP: &str = "next";
 
 /// Offsets in [`CONTROL_MAP`].
@@ -22,34 +22,36 @@ pub mod control {
 
     /// 64 bits: [`crate::Control`].
     pub const WORD: usize = 0;
-    /// 64 bits: the control word from the next topology update in the stream on; 0: the same.
+    /// 64 bits: the control word from the next topology update in the stream on; 0 if the control
+    /// word stays.
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
     /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
-    /// 64 bits: the number of the last beacon, on a node with several devices. The others of its
-    /// devices may bring copies of the beacon.
+    /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
+    /// devices may receive copies of the beacon.
     pub const LAST_NUMBER: usize = LAST + 24;
-    /// 64 bits each, used only by processes, about a change of a claim that may be unfinished: 1 if
+    /// 64 bits each, used only by processes, for a change of a claim that may be incomplete: 1 if
     /// there is such a change, the place in the tables, the new claim, and the bucket's values in
     /// [`SUMS`] and [`SHARED`] after the change.
     pub const CHANGE: usize = 512;
-    /// 64 bits each: the numbers of beacons, by their sequence modulo [`in_line::NUMBERS`]; 0 where
-    /// none was announced.
+    /// 64 bits each: the numbers of beacons, at their sequence modulo [`in_line::NUMBERS`]; 0 if no
+    /// number was announced.
     pub const BEACONS: usize = 1024;
-    /// The same of topology updates.
+    /// The same for topology updates.
     pub const UPDATES: usize = 2048;
-    /// Both tables: a byte for each bucket, [`crate::Claim`].
+    /// Both tables, each with one byte for each bucket: [`crate::Claim`].
     pub const TABLES: usize = 4096;
-    /// 64 bits for each bucket, used only by processes: its packets that this node has captured,
-    /// minus those counted under tables with a claim to the bucket, modulo 2^64.
+    /// 64 bits for each bucket, used only by processes. The value is the number of the bucket's
+    /// packets that this node has captured, minus the packets that were counted by tables that now
+    /// have a claim to the bucket, modulo 2^64.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
-    /// 64 bits for each bucket, used only by processes: the same of the packets that this node
-    /// selected in unions, under claims that it shared.
+    /// 64 bits for each bucket, used only by processes: like [`SUMS`], but for the packets that
+    /// this node selected in unions, under claims that it shared.
     pub const SHARED: usize = SUMS + 8 * BUCKETS;
-    /// Bytes of the row.
+    /// The length of the row in bytes.
     pub const LEN: usize = SHARED + 8 * BUCKETS;
 
     const _: () = {
@@ -58,68 +60,71 @@ pub mod control {
     };
 }
 
-/// Offsets in [`COUNTS_MAP`], of lane 0.
+/// Offsets in [`COUNTS_MAP`], for lane 0.
 ///
-/// A lane with a queue of its own counts a packet in 16 bits, so that the counters of a table leave
-/// the CPU's first cache to others: 8 KiB and not 32. When the lower [`HALF`] of these bits begin
-/// anew, the bucket has one more half turn, of 64 bits. It is counted after the 16 bits are stored;
-/// until then the highest of these is not the lowest of the half turns.
+/// A lane with a queue of its own counts a packet in 16 bits, so that the counters of a table take
+/// only 8 KiB of the CPU's first cache and not 32. A half turn is complete when the lower [`HALF`]
+/// of these bits wrap to 0. A second counter, of 64 bits, counts the bucket's half turns. The BPF
+/// program stores the 16 bits first, and then counts the half turn. Until then, the highest of the
+/// 16 bits differs from the lowest bit of the count of half turns.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
-    /// Bytes of a table's counters of 16 bits: a bucket's packets while the table counted.
+    /// Bytes of a table's counters of 16 bits. They count each bucket's packets while the table is
+    /// in use.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
-    /// Bytes of a lane: the counters of 16 bits of both tables. Lanes with a queue of their own
-    /// have them, from the row's begin on.
+    /// Bytes of a lane: the counters of 16 bits of both tables. Only lanes with a queue of their
+    /// own have these counters, from the row's beginning on.
     pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
-    /// Bits of a half turn.
+    /// The number of bits that wrap at the end of a half turn.
     pub const HALF: u32 = 15;
-    /// Bytes of a table's counters of 64 bits: the half turns of each bucket, in the lane that all
-    /// other queues share its packets.
+    /// Bytes of a table's counters of 64 bits. They count each bucket's half turns; in the lane
+    /// that all other queues share, they count each bucket's packets.
     pub const TABLE: usize = BUCKETS * 8;
     /// Bytes of a lane: the counters of 64 bits of both tables.
     pub const LANE: usize = 2 * TABLE;
-    /// Bytes of the causes of a lane, which follow the buckets of all lanes.
+    /// Bytes of the causes of a lane. The causes follow the buckets' counters of all lanes.
     pub const CAUSES: usize = 128;
 
-    /// 64 bits each, in the causes: see [`crate::native::Causes`].
+    /// Offsets in the causes, of 64 bits each: see [`crate::native::Causes`]. The first one counts
+    /// beacons.
     pub const BEACONS: usize = 0;
     /// Topology updates.
     pub const UPDATES: usize = 8;
-    /// Frames with a wrong number.
+    /// Frames that look like a coordinator's and have a wrong number.
     pub const FORGED: usize = 16;
-    /// Packets without what their key is made of.
+    /// Packets that lack the fields of their key.
     pub const OTHERS: usize = 24;
-    /// Packets that found no room in a ring.
+    /// Packets that were lost because a ring was full.
     pub const LOST: usize = 32;
     /// This node's packets that did not pass the cluster's filter.
     pub const FILTERED: usize = 40;
 
-    /// Where the counters of 64 bits of lane 0 are.
+    /// The offset of the counters of 64 bits of lane 0.
     pub const fn long(lanes: Lanes) -> usize {
         lanes.own() * SHORT_LANE
     }
 
-    /// Where the causes of lane 0 are.
+    /// The offset of the causes of lane 0.
     pub const fn causes(lanes: Lanes) -> usize {
         long(lanes) + lanes.counters() * LANE
     }
 
-    /// Where 64 bits for each bucket are: its packets that found no room in a ring, over all lanes.
+    /// The offset of the lost packets of each bucket, 64 bits each, over all lanes.
     pub const fn lost(lanes: Lanes) -> usize {
         causes(lanes) + lanes.counters() * CAUSES
     }
 
-    /// Bytes of the row.
+    /// The length of the row in bytes.
     pub const fn len(lanes: Lanes) -> usize {
         lost(lanes) + TABLE
     }
 }
 
-/// Lanes of a node's devices, as the BPF program of one of them uses them: counters and a ring
-/// buffer for each receive queue, which the driver serves on one CPU at a time. So the counters of
-/// a lane need no atomic additions. Queues without a lane of their own share one more lane of
-/// counters, which has them, and the first ring buffer.
+/// The lanes of a node's devices, as the BPF program of one device uses them. A lane has counters
+/// and a ring buffer for one receive queue, which the driver serves on one CPU at a time. So the
+/// counters of a lane need no atomic additions. Queues without a lane of their own share one more
+/// lane of counters, with atomic additions, and the first ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     own: u8,
@@ -128,11 +133,11 @@ pub struct Lanes {
     devices: u8,
 }
 
-/// Most lanes with a queue of their own.
+/// Maximum number of lanes with a queue of their own.
 const QUEUES_MAX: u8 = 64;
 
 impl Lanes {
-    /// No queue has a lane of its own: for a hook where several CPUs may serve a queue (the
+    /// No queue has a lane of its own. For a hook where several CPUs may serve one queue (the
     /// kernel's generic XDP).
     pub const SHARED: Self = Self {
         own: 0,
@@ -141,7 +146,7 @@ impl Lanes {
         devices: 1,
     };
 
-    /// The lanes of a device with so many receive queues.
+    /// The lanes of a device with this number of receive queues.
     pub fn for_queues(queues: u32) -> Self {
         let queues = u8::try_from(queues).unwrap_or(u8::MAX);
         let queues = queues.clamp(1, QUEUES_MAX);
@@ -153,9 +158,9 @@ impl Lanes {
         }
     }
 
-    /// The lanes for each of several devices with so many receive queues, all in the same maps: a
-    /// queue of one device is not a queue of another. With a 0, no queue has a lane of its own.
-    /// Lanes that one device does not need are for the others.
+    /// The lanes of each of several devices with these numbers of receive queues. All devices use
+    /// the same maps, but their queues have different lanes. If one number is 0, no queue has a
+    /// lane of its own. Lanes that one device does not need go to the other devices.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
         let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
         if queues.contains(&0) {
@@ -188,7 +193,7 @@ impl Lanes {
         lanes.collect()
     }
 
-    /// The lanes of which so many are a queue's own: see [`Lanes::own`].
+    /// The lanes of a node whose queues have `own` lanes of their own: see [`Lanes::own`].
     pub fn with_own(own: u32) -> Self {
         if own == 0 {
             Self::SHARED
@@ -197,17 +202,17 @@ impl Lanes {
         }
     }
 
-    /// Queues that have a lane of their own, of all devices.
+    /// The number of lanes with a queue of their own, over all devices.
     pub const fn own(self) -> usize {
         self.own as usize
     }
 
-    /// The lane of the device's queue 0.
+    /// The lane of queue 0 of the device.
     pub(crate) const fn first(self) -> usize {
         self.first as usize
     }
 
-    /// The device's queues that have a lane of their own, from queue 0 on.
+    /// The number of the device's queues with a lane of their own. These are the first queues.
     pub const fn queues(self) -> usize {
         self.queues as usize
     }
@@ -217,12 +222,12 @@ impl Lanes {
         self.devices > 1
     }
 
-    /// Lanes of counters.
+    /// The number of lanes of counters.
     pub const fn counters(self) -> usize {
         self.own() + 1
     }
 
-    /// Ring buffers.
+    /// The number of ring buffers.
     pub const fn rings(self) -> usize {
         if self.own == 0 { 1 } else { self.own() }
     }
@@ -244,7 +249,7 @@ pub(crate) fn next_map() -> MapSpec {
     MapSpec::given_rows(NEXT_MAP, MapKind::ProgArray, 4, 1)
 }
 
-/// A length that is a constant, or small.
+/// Converts a length that is constant or small.
 fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -1,12 +1,12 @@
 //! Which packets a node of a capture cluster takes.
 //!
 //! All nodes of a cluster see all packets of a mirrored link. Each node computes a **key** of a
-//! packet, and from it a bucket; a table says which node owns the bucket. So each packet has one
-//! owner, and no node asks another. DiCAP (the paper that this follows) does this in a kernel
-//! module; here it is a BPF program in the driver's receive path.
+//! packet, and from the key a bucket. A table contains the owner of each bucket. So each packet has
+//! one owner, and the nodes need not ask each other. DiCAP (the paper that this follows) selects in
+//! a kernel module. Here a BPF program selects in the driver's receive path.
 //!
-//! A node's own view of the table are its [`Claims`]: a byte for each bucket. [`native`] evaluates
-//! the selection in user space, for tests and for whoever checks a node.
+//! A node's own part of the table is its [`Claims`]: one byte for each bucket. [`native`] evaluates
+//! the selection in user space, for tests and for checking a node.
 #![forbid(unsafe_code)]
 
 mod selection;

@@ -1,4 +1,4 @@
-//! A node's selection in user space: what the BPF program does, packet by packet.
+//! A node's selection in user space. It does the same as the BPF program, packet by packet.
 
 use fanpcap_steer::ir::Filter;
 use fanpcap_steer::native::Packet;
@@ -10,44 +10,44 @@ use crate::{Claim, Claims, Control, Keys, Selection};
 /// What becomes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The node has no table yet: the frame passes uncounted.
+    /// The node has no table yet. The frame passes and is not counted.
     Idle,
-    /// The frame came from the coordinator, and nobody captures it.
+    /// The frame came from the coordinator, and no node captures it.
     InLine(Kind),
-    /// A packet of this bucket, to which the node has this claim.
+    /// A packet of this bucket. The node has this claim to the bucket.
     Packet {
         /// The bucket.
         bucket: usize,
-        /// The claim. The node drops the packet if it is [`Claim::Elsewhere`].
+        /// The claim. With [`Claim::Elsewhere`] the node drops the packet.
         claim: Claim,
     },
-    /// A packet of this bucket, which is this node's, and which the cluster's filter drops.
+    /// A packet of this bucket, which is this node's, but which the cluster's filter drops.
     Filtered {
         /// The bucket.
         bucket: usize,
     },
 }
 
-/// A node's counters besides those of buckets.
+/// A node's counters that are not for a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Causes {
-    /// Beacons with a number that was announced.
+    /// Beacons whose number was announced.
     pub beacons: u64,
-    /// Topology updates with the number that was announced.
+    /// Topology updates whose number was announced.
     pub updates: u64,
-    /// Frames like these with another number, or once more. They are packets too.
+    /// Frames of these kinds with another number, or that came again. They also count as packets.
     pub forged: u64,
-    /// Packets without what their key is made of ([`crate::Number::is_other`]).
+    /// Packets that lack the fields of their key ([`crate::Number::is_other`]).
     pub others: u64,
-    /// Packets that were this node's and found no room in a ring.
+    /// Packets of this node that were lost because a ring was full.
     pub lost: u64,
-    /// Packets that were this node's and another's too, in a union.
+    /// In a union: packets that were both this node's and another node's.
     pub shared: u64,
-    /// Packets that were this node's and did not pass the cluster's filter.
+    /// Packets of this node that did not pass the cluster's filter.
     pub filtered: u64,
 }
 
-/// A node.
+/// A node's selection.
 #[derive(Clone, Debug)]
 pub struct Node {
     cluster: u32,
@@ -55,7 +55,7 @@ pub struct Node {
     filter: Option<Filter>,
     tables: [Claims; 2],
     control: Control,
-    /// The control word that counts from the next topology update in the stream.
+    /// The control word that is used from the next topology update in the stream on.
     next: Option<Control>,
     announced: Announced,
     last_beacon: Option<InLine>,
@@ -65,7 +65,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node without a table.
+    /// A node that has no table.
     pub fn new(cluster: u32, selection: Selection) -> Self {
         Self {
             cluster,
@@ -81,23 +81,24 @@ impl Node {
         }
     }
 
-    /// Drops what does not pass this filter from now on.
+    /// From now on, drops packets that do not pass this filter.
     pub fn filter(&mut self, filter: Option<Filter>) {
         self.filter = filter;
     }
 
-    /// Has several devices from now on: the last beacon may come again, and is not forged then.
+    /// From now on, the node has several devices: the last beacon may come again, and then is not
+    /// forged.
     pub fn several_devices(&mut self) {
         self.is_several = true;
     }
 
-    /// Puts these claims in force, and withdraws a prepared table.
+    /// Uses these claims from now on, and cancels a prepared table.
     pub fn switch(&mut self, claims: Claims, mark: u32) {
         self.control = self.prepared(claims, mark);
         self.next = None;
     }
 
-    /// Has these claims count from the next topology update in the stream.
+    /// Uses these claims from the next topology update in the stream on.
     pub fn prepare(&mut self, claims: Claims, mark: u32) {
         self.next = Some(self.prepared(claims, mark));
     }
@@ -108,12 +109,12 @@ impl Node {
         Control::new(idle, mark)
     }
 
-    /// Announces a frame.
+    /// Announces the number of a frame.
     pub fn announce(&mut self, kind: Kind, sequence: u64, number: u64) {
         self.announced.announce(kind, sequence, number);
     }
 
-    /// What becomes of the next frame, at a time by any monotonic clock.
+    /// Returns what becomes of the next frame. `now_ns` is the time by any monotonic clock.
     pub fn judge(&mut self, frame: &Frame<'_>, now_ns: u64) -> Verdict {
         let claims_to_be = decode(frame.bytes, self.cluster);
         if let Some((kind, content)) = claims_to_be {
@@ -168,12 +169,12 @@ impl Node {
         self.control
     }
 
-    /// The last beacon.
+    /// The last beacon; `None` before the first one.
     pub fn last_beacon(&self) -> Option<&InLine> {
         self.last_beacon.as_ref()
     }
 
-    /// What was counted beside buckets.
+    /// The counters that are not for a bucket.
     pub fn causes(&self) -> Causes {
         self.causes
     }
@@ -243,7 +244,7 @@ mod tests {
             };
             node.judge(&frame, 0)
         };
-        // Forged: a packet that does not count among turns.
+        // A forged update counts as a packet, but not as a turn.
         assert!(matches!(judge(&mut node, 98), Verdict::Packet { .. }));
         let second = Verdict::Packet {
             bucket: 2,

@@ -1,8 +1,8 @@
-//! The node's BPF program at XDP: finds a packet's bucket, counts the packet, and drops it, passes
-//! it on or ships its first bytes.
+//! The node's BPF program at XDP. It finds a packet's bucket and counts the packet. Then it drops
+//! the packet, passes it on, or ships its first bytes.
 //!
-//! It adds variables to pointers, so loading it needs `CAP_PERFMON` as well as `CAP_BPF` and
-//! `CAP_NET_ADMIN`. A verifier since Linux 5.18 accepts it.
+//! The BPF program adds variables to pointers, so loading it needs `CAP_PERFMON` as well as
+//! `CAP_BPF` and `CAP_NET_ADMIN`. The verifier accepts it since Linux 5.18.
 
 mod code;
 mod hash;
@@ -24,14 +24,15 @@ use code::MAP_CONTROL;
 /// What the BPF program does with this node's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Passes them on to the host.
+    /// Passes the packets on to the host.
     Pass,
-    /// Passes them on to the BPF program in [`layout::NEXT_MAP`], or without one to the host. It
-    /// costs each packet more, also those of other nodes.
+    /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if there is
+    /// none. This makes each packet cost more time, also packets of other nodes.
     PassToNext,
-    /// Writes their first bytes into ring buffers and drops them.
+    /// Writes the packets' first bytes into ring buffers, and drops the packets.
     Ship {
-        /// How many bytes of a frame: a multiple of 8, at most [`crate::record::MOST_BYTES`].
+        /// How many bytes of a frame are shipped: a multiple of 8, at most
+        /// [`crate::record::MOST_BYTES`].
         bytes: u16,
     },
 }
@@ -39,23 +40,23 @@ pub enum Action {
 /// A node's BPF program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// How the cluster selects.
+    /// How the cluster selects packets.
     pub selection: Selection,
-    /// Which cluster's in-line frames are taken.
+    /// The number of the cluster whose in-line frames are accepted.
     pub cluster: u32,
-    /// What becomes of this node's packets.
+    /// What the BPF program does with this node's packets.
     pub action: Action,
     /// The device's lanes.
     pub lanes: Lanes,
-    /// Which of this node's packets it drops: what the filter rejects.
+    /// The cluster's filter: packets of this node that do not pass it are dropped.
     pub filter: Option<Filter>,
 }
 
 impl Program {
-    /// The BPF program. It is given all of its maps.
+    /// Compiles the BPF program. All of its maps must be given when it is loaded.
     ///
     /// # Errors
-    /// None but for a bug: see [`EbpfError`].
+    /// Only by a bug: see [`EbpfError`].
     pub fn object(&self) -> Result<Object, EbpfError> {
         match flow_tree().filter(|_| self.selection.key == Key::Flow) {
             Some(tree) => ebpf::xdp_by_hash(&tree, self),
@@ -91,7 +92,7 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
-        // A frame that only some nodes accept must not change any node's turns.
+        // Only some nodes may accept this frame. So it must not count as a turn on any node.
         asm.bind(by_headers);
     }
 

@@ -1,5 +1,5 @@
-//! Records that the BPF program writes into ring buffers: the layout of the XDP engine's, with
-//! other content in two fields.
+//! Records that the BPF program writes into ring buffers. Their layout is that of the XDP engine's
+//! records, with different content in two fields.
 //!
 //! | bytes | |
 //! | --- | --- |
@@ -21,13 +21,13 @@ pub(crate) const FLAGS: i16 = 18;
 pub(crate) const MARK: i16 = 20;
 pub(crate) const DATA: i16 = 24;
 
-/// Bytes of a record before the frame's.
+/// The length of a record's head in bytes. The frame's bytes follow.
 pub const HEAD: usize = 24;
 
-/// The most bytes of a frame that are kept.
+/// Maximum number of a frame's bytes in a record.
 pub const MOST_BYTES: u16 = 256;
 
-/// Bucket and claim of a record, from its flags.
+/// The bucket and the claim of a record, decoded from its flags.
 pub fn flags_of(flags: u16) -> Option<(u16, Claim)> {
     let claim = match flags >> 13 {
         1 => Claim::Mine,

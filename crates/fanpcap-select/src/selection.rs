@@ -1,12 +1,13 @@
-//! How a cluster selects: the same settings at all of its nodes.
+//! How a cluster selects packets. All nodes of the cluster have the same selection.
 
-/// What a packet is selected by.
+/// The key by which packets are selected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Key {
-    /// PSAMP's BOB hash over what does not change on the way (RFC 5475): each packet by itself.
+    /// PSAMP's BOB hash (RFC 5475) over parts that do not change on the way. Selects each packet
+    /// separately.
     #[default]
     Packet,
-    /// A symmetric hash of addresses, ports and protocol: whole flows, both directions.
+    /// A symmetric hash of addresses, ports and protocol. Selects whole flows, in both directions.
     Flow,
     /// DiCAP's `C mod N = Pi`: the packet's number since the last topology update in the stream.
     RoundRobin,
@@ -37,11 +38,12 @@ impl Key {
     }
 }
 
-/// How a cluster selects.
+/// How a cluster selects packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// What a packet is selected by.
+    /// The key by which packets are selected.
     pub key: Key,
-    /// Initial value of the hash. Who knows it can overload a node, so the cluster keeps it secret.
+    /// The initial value of the hash. Somebody who knows it can overload a node, so it is a secret
+    /// of the cluster.
     pub initial: u32,
 }

@@ -1,4 +1,4 @@
-//! How evenly eight nodes share the packets of real captures, by each key.
+//! How evenly eight nodes share the packets of real captures, with each key.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "says figures")]
 
@@ -11,10 +11,10 @@ use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 
 const NODES: u32 = 8;
-/// Secrets of clusters, arbitrary.
+/// Arbitrary initial values of the hash.
 const INITIALS: [u32; 3] = [0, 3, 0x0123_4567];
 
-/// All Ethernet frames of the pcap files in a directory and below.
+/// All Ethernet frames of the pcap files in a directory and its subdirectories.
 fn frames(dir: &Path) -> Vec<Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -30,7 +30,8 @@ fn frames(dir: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The frames of a file, up to the first that can't be read; none of another format or link.
+/// The frames of a file, up to the first frame that can't be read. Empty if the file has another
+/// format or another link type.
 fn read(path: &Path) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let Ok(mut reader) = PcapReader::new(File::open(path).unwrap()) else {
@@ -48,7 +49,7 @@ fn frame(bytes: &[u8]) -> Frame<'_> {
     Frame { bytes, tag: None }
 }
 
-/// By how many percent the busiest node has more than its share.
+/// By how many percent the busiest node's packets exceed the mean.
 fn imbalance(nodes: impl Iterator<Item = u32>) -> f64 {
     let mut counts = [0_u32; NODES as usize];
     for node in nodes {
@@ -60,14 +61,14 @@ fn imbalance(nodes: impl Iterator<Item = u32>) -> f64 {
 
 fn by_key(frames: &[Vec<u8>], key: Key, initial: u32) -> f64 {
     let mut keys = Keys::new(Selection { key, initial });
-    // A millisecond apart.
+    // The packets are a millisecond apart.
     let times = (0..).step_by(1_000_000);
     let numbers = frames.iter().zip(times);
     let buckets = numbers.map(|(bytes, now)| keys.number(&frame(bytes), now).bucket);
     imbalance(buckets.map(|bucket| u32::try_from(bucket).unwrap()))
 }
 
-/// The paper's `hash(IP id) mod N`, for packets without an identification too.
+/// The paper's `hash(IP id) mod N`, also for packets without an identification.
 fn by_papers_formula(frames: &[Vec<u8>], initial: u32) -> f64 {
     let id = |bytes: &[u8]| match Layers::of(&frame(bytes)).ip().map(|ip| ip.header) {
         Some(Header::V4(header)) => header.id(),
@@ -77,7 +78,7 @@ fn by_papers_formula(frames: &[Vec<u8>], initial: u32) -> f64 {
     imbalance(frames.iter().map(hash))
 }
 
-/// Median, least and greatest over the secrets: said; and the median.
+/// Prints the median, minimum and maximum over the initial values. Returns the median.
 fn said(what: &str, of: impl Fn(u32) -> f64) -> f64 {
     let mut figures = INITIALS.map(of);
     figures.sort_by(f64::total_cmp);

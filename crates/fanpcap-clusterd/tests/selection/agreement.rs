@@ -1,4 +1,4 @@
-//! Drawn packets, tables and frames of coordinators, by each key.
+//! Random packets, tables and coordinators' frames, with each key.
 
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
@@ -22,14 +22,14 @@ pub(crate) fn program(key: Key, initial: u32) -> Program {
     }
 }
 
-/// A filter that half of the drawn packets pass, more or less.
+/// A filter that about half of the random packets pass.
 fn filter() -> Filter {
     let text = "ip or (vlan and udp)".to_owned();
     let code = fanpcap_pcap::compile_expression(&text).unwrap();
     Filter { text, code }
 }
 
-/// Runs one packet so often that counters of 16 bits begin anew, while another thread reads them.
+/// Runs one packet so often that counters of 16 bits wrap, while another thread reads them.
 fn count_one_bucket(lanes: Lanes) {
     const TRIALS: u32 = 40;
     const PACKETS: u32 = 9_973;
@@ -46,7 +46,7 @@ fn count_one_bucket(lanes: Lanes) {
         counts.captured.iter().sum::<u64>()
     };
     thread::scope(|scope| {
-        // Dropped at the end, and by a panic.
+        // Dropped at the end of the test, also after a panic.
         let (_running, ended) = mpsc::channel::<()>();
         scope.spawn({
             let selector = &selector;

@@ -1,4 +1,4 @@
-//! A selection in the kernel and one in user space, which get the same packets.
+//! A selection in the kernel and a selection in user space, which get the same packets.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,9 +22,9 @@ pub(crate) struct Both {
     seen: Box<[u64; BUCKETS]>,
     captured: Box<[u64; BUCKETS]>,
     begin: Instant,
-    /// A device with two queues, which get packets in turn; 0: packets have no device.
+    /// A device with two queues, which get packets alternately; 0 if packets come from no device.
     pub(crate) device: u32,
-    /// Idle, in-line, elsewhere, own, filtered.
+    /// How often each verdict occurred: idle, in-line, elsewhere, own, filtered.
     pub(crate) verdicts: [u64; 5],
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     Announce(Kind, u64, u64),
 }
 
-/// Claims of a node, drawn.
+/// Random claims of a node.
 fn claims(seed: u64) -> Claims {
     let tape = tape(seed, BUCKETS);
     Claims::new(|bucket| match tape[bucket] % 4 {
@@ -64,7 +64,7 @@ impl Both {
         }
     }
 
-    /// What both sides differ in.
+    /// Runs an event on both sides. The error describes a difference between them.
     pub(crate) fn happens(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::Switch(seed, mark) => {
@@ -90,7 +90,7 @@ impl Both {
             0 => Vec::new(),
             device => context(bytes, device, queue),
         };
-        // The kernel runs no such frame.
+        // The kernel does not run a BPF program on such a frame.
         let Ok(run) = self.kernel.program().run(bytes, &context, 1) else {
             return Ok(());
         };
@@ -122,7 +122,7 @@ impl Both {
         }
     }
 
-    /// What the counters of both sides differ in.
+    /// Compares the counters of both sides. The error describes a difference.
     pub(crate) fn counters(&self) -> Result<(), String> {
         let counts = self.kernel.counts();
         let (causes, native) = (counts.causes, self.native.causes());
@@ -158,10 +158,10 @@ impl Both {
     }
 }
 
-/// `struct xdp_md` of a frame that came to a queue of a device.
+/// The `struct xdp_md` of a frame that came to a queue of a device.
 pub(crate) fn context(frame: &[u8], device: u32, queue: u32) -> Vec<u8> {
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-    // Data, its end, metadata; the device, the queue, the device that sends.
+    // The fields: data, end of data, metadata, device, queue, and the device for output.
     let fields = [0, len, 0, device, queue, 0];
     fields
         .iter()
@@ -169,14 +169,14 @@ pub(crate) fn context(frame: &[u8], device: u32, queue: u32) -> Vec<u8> {
         .collect()
 }
 
-/// As many packets, drawn, with changes of the table and frames of coordinators among them.
+/// `count` random packets, with changes of the table and coordinators' frames among them.
 pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     let mut frames: VecDeque<Vec<u8>> = VecDeque::new();
     for number in 0..count as u64 {
         let tape = tape((seed << 20) | number, 420);
         let mut draw = Draw::new(&tape);
-        // Few of the others have content that no type announces, or are at an edge.
+        // A few of the other packets have content that no type announces, or are edge cases.
         let packet = match number % 5 {
             0 => packets::labelled(&mut draw),
             1 => edge(&mut draw),
@@ -184,11 +184,11 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
         };
         let mut draw = Draw::new(&tape[400..]);
         match draw.below(40) {
-            // Each change of a table waits for a grace period of the kernel.
+            // Each change of a table waits for a grace period of the kernel, so there are few.
             1 if draw.one_in(12) => events.push(Event::Switch(number, draw.byte().into())),
             2 | 3 => in_line(&mut draw, number, &mut frames, &mut events),
             4..=7 => events.extend(frames.pop_front().map(Event::Packet)),
-            // Replayed, and with one other byte.
+            // A frame is sent again, and a frame is sent with one changed byte.
             8 => events.extend(frames.front().cloned().map(Event::Packet)),
             9 => {
                 if let Some(mut frame) = frames.front().cloned() {
@@ -204,8 +204,8 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     events
 }
 
-/// A frame that the BPF program's fast way takes, or that just misses it: by the type, the first
-/// byte, the length that the header tells, or the length that there is.
+/// A frame that the BPF program reads on its fast path, or that just fails one of the conditions
+/// for that: the type, the first byte, the length in the header, or the actual length.
 fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
     let mut frame = draw.bytes(12);
     if draw.one_in(4) {
@@ -233,7 +233,7 @@ fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
     frame
 }
 
-/// Announces a frame and has it sent later, mostly.
+/// Usually announces a frame. Adds it to the frames that are sent later.
 fn in_line(
     draw: &mut Draw<'_>,
     number: u64,
@@ -269,7 +269,7 @@ fn in_line(
     frames.push_back(bytes);
 }
 
-/// Packets that another node has to capture: they were dropped.
+/// Packets that were dropped because another node has to capture them.
 pub(crate) fn elsewhere(counts: &Counts) -> u64 {
     let sum = |counts: &[u64; BUCKETS]| counts.iter().fold(0, |sum: u64, it| sum.wrapping_add(*it));
     let own = sum(&counts.captured).wrapping_add(counts.causes.lost);

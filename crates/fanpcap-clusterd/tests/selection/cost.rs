@@ -1,4 +1,5 @@
-//! What the selection costs each packet, over a BPF program that only looks at the headers.
+//! How much time the selection takes for each packet, compared with a BPF program that only reads
+//! the headers.
 
 use fanpcap_bpf::assembler::{Assembler, Label, Op, R1, R2, R3, R4, R5, R6, Width};
 use fanpcap_bpf::{MapSpec, Object, ProgramKind};
@@ -11,15 +12,15 @@ use fanpcap_testkit::frames;
 
 use super::agreement::program;
 
-/// Packets of a round, all different.
+/// The number of packets in a round. All of them differ.
 const PACKETS: u32 = 10_000;
 const ROUNDS: usize = 101;
 
-/// A selection of packets that the BPF program itself makes different: a trial runs it on one frame
-/// again and again.
+/// A selection whose BPF program changes each packet before it selects: a trial runs the BPF
+/// program on the same frame again and again.
 struct Varied(Program);
 
-/// Writes other numbers into an IPv4 packet: identification, source, and 8 bytes of payload.
+/// Writes new numbers into an IPv4 packet: identification, source address, and 8 bytes of payload.
 fn vary(asm: &mut Assembler) {
     let short = asm.label();
     asm.load(Width::Word, R1, R6, 0);
@@ -33,13 +34,13 @@ fn vary(asm: &mut Assembler) {
     asm.alu(Op::Right, R4, 16);
     asm.store(Width::Word, R1, 26, R4);
     asm.alu(Op::And, R4, 0xffff);
-    // Don't fragment. A narrower store would stall the wider load that follows.
+    // Sets the flag "don't fragment" too. A narrower store would stall the wider load that follows.
     asm.alu(Op::Or, R4, 0x0040_0001);
     asm.store(Width::Word, R1, 18, R4);
     asm.bind(short);
 }
 
-/// Looks at what the fast way of the selection looks at.
+/// A BPF program that reads the same fields as the selection's fast path.
 fn parsed() -> Object {
     let mut asm = Assembler::new();
     let other = asm.label();
@@ -77,13 +78,13 @@ impl Keyed for Varied {
     }
 }
 
-/// The time of a packet: median, least and greatest of the rounds.
+/// The time for a packet: median, minimum and maximum over the rounds.
 fn median(mut times: Vec<u32>) -> (u32, u32, u32) {
     times.sort_unstable();
     (times[times.len() / 2], times[0], times[times.len() - 1])
 }
 
-/// A node of eight.
+/// The claims of one of eight nodes.
 fn eighth() -> Claims {
     Claims::new(|bucket| {
         if bucket % 8 == 3 {

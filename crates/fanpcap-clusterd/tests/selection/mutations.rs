@@ -1,4 +1,4 @@
-//! Seeded bugs: the comparison with user space finds changes of single instructions.
+//! Seeded bugs: the comparison with user space must find changes of single instructions.
 
 use anyhow::Context;
 use fanpcap_bpf::Object;
@@ -11,7 +11,8 @@ use fanpcap_testkit::{Veth, frames, netns};
 use super::agreement::program;
 use super::both::{Both, Event, context, events};
 
-/// Changes the number in an instruction: of arithmetic, of a comparison, or where it loads.
+/// Changes the number in one instruction: an operand of arithmetic, an operand of a comparison, or
+/// an offset.
 fn mutant(object: &Object, at: usize) -> Option<Object> {
     let mut mutant = object.clone();
     let instruction = mutant.instructions.get_mut(at)?;
@@ -21,7 +22,7 @@ fn mutant(object: &Object, at: usize) -> Option<Object> {
     *instruction = match code & 7 {
         1 => instruction.with_offset(instruction.offset().wrapping_add(1)),
         4 | 7 if is_number => other,
-        // Calls, exits and jumps without a condition have no number to compare with.
+        // Calls, exits and unconditional jumps have no number that is compared.
         5 | 6 if is_number && !matches!(code & 0xf0, 0x00 | 0x80 | 0x90) => other,
         _ => return None,
     };
@@ -37,7 +38,7 @@ fn is_found(mutant: &Object, program: &Program, events: &[Event], device: u32) -
     Some(!agrees || both.counters().is_err() || !counts_on(&both.kernel))
 }
 
-/// Whether a bucket's counter of 16 bits goes on when it begins anew.
+/// Whether a bucket's count continues when its counter of 16 bits wraps.
 fn counts_on(kernel: &Selector) -> bool {
     const PACKETS: u32 = 70_000;
     let packet = frames::ethernet(0x0800, &frames::v4(17, 0, &frames::udp(1, 2, &[9; 18])));
@@ -62,9 +63,9 @@ fn changed_instructions_are_found() {
         let device = interface::index("sel-b").context("the device")?;
         let program = program(Key::Packet, 0x0bad_cafe);
         let selector = Selector::load(&program, 0)?;
-        // The device's queues are for XDP while it has a BPF program.
+        // While the device runs a BPF program, its queues are available to XDP.
         let _attached = selector.program().attach(device, Hook::Driver)?;
-        // One queue has a lane of its own, the other has not.
+        // One queue has its own lane, the other queue has none.
         let frame = [9; 60];
         let trial = selector
             .program()
@@ -81,7 +82,7 @@ fn find(program: &Program, device: u32) {
     let object = program.object().unwrap();
     let events = events(1, 3000);
     let (mut found, mut missed, mut refused) = (0, Vec::new(), 0);
-    // The walk's functions are those of steering programs, and are proven there.
+    // The functions of the walk are the same as in steering programs, and are tested there.
     let main = object.functions[0] as usize;
     for at in (0..main).step_by(4) {
         match mutant(&object, at).map(|mutant| is_found(&mutant, program, &events, device)) {
@@ -92,9 +93,10 @@ fn find(program: &Program, device: u32) {
         }
     }
     println!("{found} found, {refused} refused, not found: {missed:?}");
-    // Some changes change nothing: they send a packet another way to the same end, the slow one or
-    // the counters that all queues share, set what is set again, or are in what this key leaves
-    // unread. The last one lets packets under a claim of this node's own pass where those under a
-    // shared claim do: the BPF program counts these no more, so both ways only pass.
+    // Some changes have no effect. They send a packet to the same result by the slow path, or count
+    // in the shared counters. They set a value that is set again, or they change code that this key
+    // does not use. The last one sends packets under the claim `Mine` along the path for the claim
+    // `Shared`. The BPF program no longer counts shared packets, so both paths only pass the
+    // packet.
     assert!(found > 70 && missed.len() <= 17, "{missed:?}");
 }

@@ -1,4 +1,5 @@
-//! Records of this node's packets: whole, of the right bucket, and counted when there is no room.
+//! Records of this node's packets: each is complete and has the right bucket. If a ring is full,
+//! lost packets are counted.
 
 use fanpcap_clusterd::selector::Selector;
 use fanpcap_linux::wait::clock;
@@ -115,7 +116,7 @@ fn what_a_full_ring_loses_is_counted_for_its_bucket() {
         }
     }
     let counts = selector.counts();
-    // A record takes 8 bytes of the kernel's, its head and the frame's bytes.
+    // A record takes 8 bytes for the kernel, and then its head and the frame's bytes.
     let room = u64::from(RING_LEN) / (8 + record::HEAD as u64 + u64::from(BYTES));
     let captured: u64 = counts.captured.iter().sum();
     assert!(
@@ -124,7 +125,7 @@ fn what_a_full_ring_loses_is_counted_for_its_bucket() {
     );
     assert_eq!(captured + counts.causes.lost, own);
     assert_eq!(elsewhere(&counts) + own, counts.seen.iter().sum::<u64>());
-    // A change of claims changes nothing of what was captured.
+    // A change of claims does not change the number of captured packets.
     let other = Claims::new(|bucket| match claims.of(bucket) {
         Claim::Elsewhere => Claim::Mine,
         Claim::Mine | Claim::Shared => Claim::Elsewhere,

@@ -1,4 +1,4 @@
-//! A coordinator's side: one thread stands for election, one follows the cluster's keys.
+//! A coordinator's side: one thread stands for election, another thread follows the cluster's keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use crate::follow::Follower;
 use crate::kv::{Compare, Keys, Operation};
 use crate::lease::Lease;
 
-/// A pause after a call that failed.
+/// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A message of the threads.
+/// A message of the two threads.
 #[derive(PartialEq)]
 enum CoordinatorMessage {
     Keys(CopyOfKeys),
@@ -29,27 +29,27 @@ enum CoordinatorMessage {
     Unreached(CallError),
 }
 
-/// What the thread that stands for election is to do.
+/// An order to the thread that stands for election.
 enum Order {
-    /// Stands, or withdraws until it may stand again.
+    /// Stands for election if `true`; withdraws if `false`.
     Stand(bool),
-    /// Withdraws and ends.
+    /// Withdraws, and ends the thread.
     End,
 }
 
-/// A candidate, and until when its lease lasts at least.
+/// A candidate, and the time until which its lease certainly lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Term {
     candidate: Candidate,
     until: Instant,
 }
 
-/// A coordinator's connection with its cluster.
+/// A coordinator's connection to its cluster in etcd.
 #[derive(Debug)]
 pub struct CoordinatorLink {
     client: Arc<Client>,
     names: Names,
-    /// The settings' part; the operator's changes are in etcd.
+    /// The desired state from the settings. The operator's changes are in etcd.
     desired: DesiredState,
     news: Receiver<CoordinatorMessage>,
     keeper: Option<(Sender<Order>, JoinHandle<()>)>,
@@ -57,15 +57,16 @@ pub struct CoordinatorLink {
     term: Option<Term>,
     view: View,
     has_reached: bool,
-    /// The topology, if this version can't read it. This coordinator does not stand then: another
-    /// one may read it.
+    /// The revision of the topology, if this version can't read it. Then this coordinator does not
+    /// stand for election, because a coordinator of another version may be able to read the
+    /// topology.
     unreadable: Option<Revision>,
-    /// What etcd refuses now, if it did not before, or why etcd was never in reach.
+    /// Why etcd refuses calls now, or why etcd was never in reach; `None` if it is in reach.
     denied: Option<String>,
 }
 
 impl CoordinatorLink {
-    /// Starts the threads. `value` names the coordinator, for commands that read the election;
+    /// Starts the threads. `value` is the coordinator's name in the election, which commands show.
     /// `desired` comes from the settings.
     pub fn start(
         client: Arc<Client>,
@@ -113,7 +114,7 @@ impl CoordinatorLink {
     ///
     /// # Errors
     ///
-    /// etcd refused, and never was in reach before.
+    /// etcd refused the call, and was never in reach before.
     pub fn poll(&mut self, wait: Duration) -> Result<&View, CallError> {
         let first = self.news.recv_timeout(wait);
         if first == Err(RecvTimeoutError::Disconnected) {
@@ -150,23 +151,22 @@ impl CoordinatorLink {
         let stands = self.unreadable.is_none();
         if stands != before.is_none() {
             let keeper = self.keeper.as_ref();
-            // A thread that panicked stands for nothing.
+            // If the thread has panicked, it is no candidate anyway.
             keeper.map(|(order, _)| order.send(Order::Stand(stands)));
         }
     }
 
-    /// The topology, if this version can't read it.
+    /// The revision of the topology, if this version can't read it.
     pub fn unreadable(&self) -> Option<Revision> {
         self.unreadable
     }
 
-    /// What etcd refuses now, though it did not before, or why etcd was never in reach; `None` if
-    /// nothing.
+    /// Why etcd refuses calls now, or why etcd was never in reach; `None` if neither is the case.
     pub fn denied(&self) -> Option<&str> {
         self.denied.as_deref()
     }
 
-    /// Whether this coordinator leads, and its lease lasts.
+    /// Whether this coordinator leads, and its lease has not ended.
     fn leads(&self) -> bool {
         let mut candidates = candidates(&self.names, &self.keys);
         self.term.as_ref().is_some_and(|term| {
@@ -174,12 +174,12 @@ impl CoordinatorLink {
         })
     }
 
-    /// Writes a topology, if this coordinator leads and the cluster's topology still is the one of
-    /// revision `replaces`; `None` for no topology.
+    /// Writes a topology, if this coordinator leads and the topology in etcd still has the revision
+    /// `replaces`; `None` if there must be no topology yet.
     ///
     /// # Errors
     ///
-    /// [`WriteError`]. Then nothing was written, except perhaps with [`WriteError::Unknown`].
+    /// See [`WriteError`]. Nothing was written, except perhaps with [`WriteError::Unknown`].
     pub fn write(
         &mut self,
         topology: &Topology,
@@ -211,7 +211,7 @@ impl CoordinatorLink {
         }
         let mut found = txn.ranges.iter().map(|range| range.kvs.first());
         let present = found.next().flatten();
-        // An earlier attempt of this call wrote it, and its answer was lost.
+        // An earlier attempt of this call wrote the topology, and the answer was lost.
         if let Some(kv) = present.filter(|kv| kv.value == value && kv.mod_revision > known) {
             return Ok(revision(kv.mod_revision));
         }
@@ -222,11 +222,11 @@ impl CoordinatorLink {
         }
     }
 
-    /// Gives up the lead: another coordinator takes over at once.
+    /// Gives up the lead. Another coordinator takes over at once.
     pub fn resign(&mut self) {
         self.term = None;
         if let Some((order, keeper)) = self.keeper.take() {
-            // The thread waits for this; one that panicked keeps nothing alive.
+            // The thread waits for this order. If it has panicked, it keeps no lease alive.
             let _ = order.send(Order::End);
             let _ = keeper.join();
         }
@@ -237,7 +237,7 @@ impl CoordinatorLink {
 ///
 /// # Errors
 ///
-/// No endpoint answered in time, or etcd refused.
+/// No endpoint answered in time, or etcd refused the call.
 pub fn look(
     client: &Client,
     names: &Names,
@@ -260,7 +260,7 @@ pub fn look(
 struct Candidacy {
     lease: Lease,
     election: String,
-    /// The value of the coordinator's key: its name.
+    /// The value of the coordinator's key, which is the coordinator's name.
     value: Vec<u8>,
 }
 
@@ -278,7 +278,7 @@ impl Candidacy {
                     }
                 }
                 Ok(Order::End) => return self.withdraw(),
-                // The caller is gone without resigning.
+                // The caller was dropped without `resign`.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let begun = Instant::now();
@@ -300,16 +300,16 @@ impl Candidacy {
         }
     }
 
-    /// Is a candidate no more: another one leads then. The lease ends by itself where etcd is out
-    /// of reach.
+    /// Ends the candidacy, so that another coordinator leads. If etcd is out of reach, the lease
+    /// ends by itself.
     fn withdraw(&mut self) {
         if let Some(id) = self.lease.id.take() {
             let _ = self.lease.client.revoke(id);
         }
     }
 
-    /// Keeps the lease alive. Becomes a candidate again if the lease was lost or the coordinator's
-    /// key was deleted.
+    /// Keeps the lease alive. Stands again if the lease was lost or the coordinator's key was
+    /// deleted.
     fn round(&mut self) -> Result<Term, CallError> {
         let until = Instant::now() + self.lease.ttl;
         let (lease, _) = self.lease.keep()?;

@@ -4,14 +4,14 @@ use fanpcap_cluster::{NODES, NodeId};
 
 use crate::kv::{KeyValue, Keys};
 
-/// The keys of one cluster.
+/// The names of one cluster's keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Names {
     prefix: String,
 }
 
 impl Names {
-    /// The keys of the cluster of this name.
+    /// The names for the cluster `cluster`.
     pub fn new(cluster: &str) -> Self {
         Self {
             prefix: format!("/fanpcap/{cluster}/"),
@@ -23,22 +23,22 @@ impl Names {
         Keys::Prefix(self.prefix.clone().into_bytes())
     }
 
-    /// A node's announcement.
+    /// The key of a node's announcement.
     pub fn node(&self, node: NodeId) -> Vec<u8> {
         format!("{}nodes/{node}", self.prefix).into_bytes()
     }
 
-    /// All nodes, and machines that have the id of another one.
+    /// The keys of all nodes, and of machines that have the id of another machine.
     pub(super) fn nodes(&self) -> Keys {
         Keys::Prefix(format!("{}nodes/", self.prefix).into_bytes())
     }
 
-    /// The announcement of a machine whose id another machine has.
+    /// The key for the announcement of a machine whose id another machine has.
     pub(super) fn clone_of(&self, node: NodeId, boot: u64) -> Vec<u8> {
         format!("{}nodes/{node}/{boot:016x}", self.prefix).into_bytes()
     }
 
-    /// Whether as many nodes as a cluster can have came before `own`.
+    /// Whether the cluster was already full before the node with the key `own` came.
     pub(super) fn is_outside(&self, own: &KeyValue, all: &[KeyValue]) -> bool {
         let is_node = |kv: &&KeyValue| matches!(self.kind(&kv.key), Some(Kind::Node(_)));
         let before = all.iter().filter(is_node);
@@ -46,27 +46,27 @@ impl Names {
         before.count() >= NODES
     }
 
-    /// The topology that a node captures by.
+    /// The key with the revision of the topology by which a node captures.
     pub fn ack(&self, node: NodeId) -> Vec<u8> {
         format!("{}ack/{node}", self.prefix).into_bytes()
     }
 
-    /// The election of coordinators.
+    /// The name of the coordinators' election.
     pub fn election(&self) -> String {
         format!("{}coord", self.prefix)
     }
 
-    /// The topology.
+    /// The key of the topology.
     pub fn topology(&self) -> Vec<u8> {
         format!("{}topology", self.prefix).into_bytes()
     }
 
-    /// The operator's changes.
+    /// The key of the operator's changes.
     pub fn desired(&self) -> Vec<u8> {
         format!("{}desired", self.prefix).into_bytes()
     }
 
-    /// What a key of the cluster is.
+    /// The kind of a key of the cluster; `None` for other keys.
     pub(super) fn kind(&self, key: &[u8]) -> Option<Kind> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let node = |text: &str| u32::from_str_radix(text, 16).ok().map(NodeId);
@@ -84,7 +84,7 @@ impl Names {
     }
 }
 
-/// What a key is.
+/// The kind of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Node(NodeId),

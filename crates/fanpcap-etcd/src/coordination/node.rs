@@ -1,4 +1,4 @@
-//! A node's side: one thread keeps the node's keys alive, one follows the topology.
+//! A node's side: one thread keeps the node's keys alive, another thread follows the topology.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,38 +15,38 @@ use crate::error::CallError;
 use crate::follow::Follower;
 use crate::kv::Keys;
 
-/// A pause after a call that failed.
+/// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How many times its lease's duration a node waits for its own id. Its key from before a reboot
-/// may last that long: etcd starts each lease's time again when its leader changes.
+/// A node waits this many times its lease's duration for its own id. Its key from before a reboot
+/// may last that long: etcd gives each lease its full time again when etcd's leader changes.
 const PATIENCE: u32 = 3;
 
-/// A node's connection with its cluster.
+/// A node's connection to its cluster in etcd.
 ///
-/// Two threads make the calls, so that no call to an etcd that is out of reach delays the caller.
+/// Two threads make the calls. So if etcd is out of reach, no call delays the caller.
 #[derive(Debug)]
 pub struct NodeLink {
     orders: Sender<Order>,
     news: Receiver<NodeMessage>,
     has_reached: bool,
-    /// The last refusal, which was reported.
+    /// The last refusal, which was already reported.
     denied: Option<String>,
 }
 
-/// A command of the caller.
+/// An order of the caller to the thread that keeps the keys.
 #[derive(Debug)]
 enum Order {
     Announce(Announcement),
     Acknowledge(Revision),
 }
 
-/// A message of the threads.
+/// A message of the two threads.
 type NodeMessage = Result<NodeEvent, CallError>;
 
 impl NodeLink {
-    /// Starts the threads. The node joins with its first announcement. `ttl` is the time to live of
-    /// its lease, which is kept alive three times in that.
+    /// Starts the threads. The node joins the cluster with its first announcement. `ttl` is the
+    /// time to live of its lease. The lease is renewed three times in this time.
     pub fn start(client: Arc<Client>, names: Names, ttl: Duration) -> Self {
         let (orders, inbox) = mpsc::channel();
         let (outbox, news) = mpsc::channel();
@@ -74,11 +74,12 @@ impl NodeLink {
 
     /// Sets the node's announcement.
     pub fn announce(&self, announcement: Announcement) {
-        // A thread that panicked makes `poll` wait for ever, as an etcd that is out of reach.
+        // The send fails only if the thread has panicked. Then `poll` waits for ever, as it does
+        // when etcd is out of reach.
         let _ = self.orders.send(Order::Announce(announcement));
     }
 
-    /// Sets the newest topology that the node captures by.
+    /// Sets the newest topology by which the node captures.
     pub fn acknowledge(&self, revision: Revision) {
         let _ = self.orders.send(Order::Acknowledge(revision));
     }
@@ -87,12 +88,13 @@ impl NodeLink {
     ///
     /// # Errors
     ///
-    /// etcd refused, and never was in reach before: a password, a certificate, a permission. Later
-    /// refusals are events ([`NodeEvent::Denied`]), because nodes are fail-static.
+    /// etcd refused the call, and was never in reach before: a password, a certificate or a
+    /// permission is wrong. Later refusals are events ([`NodeEvent::Denied`]), because nodes then
+    /// keep capturing as before.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
         let first = self.news.recv_timeout(wait);
-        // A thread has panicked.
+        // Both threads have ended, because one has panicked.
         if first == Err(RecvTimeoutError::Disconnected) {
             thread::sleep(wait);
         }
@@ -127,10 +129,10 @@ struct Keeper {
     registration: Registration,
     inbox: Receiver<Order>,
     outbox: Sender<NodeMessage>,
-    /// When etcd answered last.
+    /// When etcd last answered.
     reached: Option<Instant>,
     was_reached: bool,
-    /// The last message to the node, while it is still valid.
+    /// The last refusal that was reported, as long as it is valid.
     refusal: Option<Refusal>,
     ended: Arc<AtomicBool>,
     follows: bool,
@@ -145,7 +147,7 @@ impl Keeper {
                 Ok(Order::Announce(announcement)) => self.registration.announce(announcement),
                 Ok(Order::Acknowledge(revision)) => self.registration.acknowledge(revision),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The node is gone. Its lease ends by itself.
+                // The caller was dropped. The lease ends by itself.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let begun = Instant::now();
@@ -154,7 +156,7 @@ impl Keeper {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Does a round, and returns after which time the next one is due.
+    /// Does a round. Returns the time until the next round.
     fn round(&mut self) -> Duration {
         let error = match self.registration.round() {
             Ok(standing) => {
@@ -162,15 +164,15 @@ impl Keeper {
                 if standing != RegistrationState::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
-                    // This is for commands that show the cluster. Whether it is stored does not
-                    // matter here.
+                    // The key of a clone only informs commands that show the cluster, so it does
+                    // not matter here whether it was stored.
                     let _ = self.registration.note_clone(self.refusal);
                 }
                 return self.ttl * 3 / 10;
             }
             Err(error) => error,
         };
-        // A lease that was not kept may have ended.
+        // If the lease could not be renewed, it may have ended.
         if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
             self.tell_reach(false);
         }
@@ -212,12 +214,12 @@ impl Keeper {
     }
 
     fn tell(&self, news: NodeMessage) {
-        // The caller may be gone.
+        // The caller may have been dropped.
         let _ = self.outbox.send(news);
     }
 
-    /// Starts the thread that follows the topology. A node whose id is taken does not follow: it
-    /// would capture what the other machine captures.
+    /// Starts the thread that follows the topology. If another machine has the node's id, the
+    /// thread is not started: both machines would capture the same packets.
     fn follow(&self) {
         let topology = self.names.topology();
         let keys = Keys::One(topology.clone());
@@ -246,8 +248,8 @@ impl Keeper {
     }
 }
 
-/// The event of a topology. Unreadable bytes, for example of a later version, change nothing, but
-/// the operator gets a message.
+/// The event for a topology. If the bytes are not readable, for example from a later version, the
+/// topology does not change, and the operator gets a message.
 fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
     let revision = Revision(u64::try_from(revision).ok()?);
     Some(match Topology::decode(value) {

@@ -1,7 +1,8 @@
 //! The values of the cluster's keys: JSON, so that `etcdctl get` shows them.
 //!
-//! Versions of fanpcap share a cluster. Fields that a later one adds are skipped, and kept where a
-//! value is changed; a field that is added here must have a default, for earlier values.
+//! Different versions of fanpcap can share a cluster. A version skips fields that a later version
+//! has added, and keeps these fields if it changes the value. A field that is added here must have
+//! a default, because earlier versions write values without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,27 +17,27 @@ use crate::client::Client;
 use crate::error::{CallError, Failure};
 use crate::kv::{Keys, Replaced};
 
-/// Largest value but for a topology, in bytes.
+/// Maximum size of a value, except of a topology, in bytes.
 const VALUE: usize = 16 << 10;
 
-/// Most nodes that are drained, and most that have weights, in a value that is read. Operators'
-/// commands make no more than half as many.
+/// When a value is read, the maximum number of drained nodes, and of nodes with weights. Operators'
+/// commands write at most half as many.
 const MOST: usize = 2 * NODES;
 
-/// How often a change is tried again if another client was faster.
+/// How often a change is tried again because another client was faster.
 const TRIES: usize = 32;
 
-/// A node's value.
+/// The value of a node's key.
 #[derive(Serialize, Deserialize)]
 struct NodeRecord {
-    /// 16 hexadecimal digits: not all readers of JSON can read 64-bit numbers.
+    /// 16 hexadecimal digits, because some readers of JSON can't read 64-bit numbers.
     boot: String,
     weight: u16,
     address: SocketAddr,
-    /// As [`Setup`]; an earlier version has none of them.
+    /// Like [`Setup`]. An earlier version writes none of these fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// Only in capture mode.
+    /// Present only in capture mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +57,7 @@ impl NodeRecord {
     }
 }
 
-/// An announcement as a value.
+/// Writes an announcement as a value.
 pub(super) fn node(announcement: &Announcement) -> Vec<u8> {
     let setup = announcement.setup;
     let record = NodeRecord {
@@ -83,7 +84,7 @@ pub(super) fn announcement(node: NodeId, value: &[u8]) -> Option<Announcement> {
     })
 }
 
-/// An acknowledged revision as a value.
+/// Writes an acknowledged revision as a value.
 pub(super) fn ack(revision: Revision) -> Vec<u8> {
     revision.0.to_string().into_bytes()
 }
@@ -100,18 +101,18 @@ fn read<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Option<T> {
         .flatten()
 }
 
-/// What the operator changes of a running cluster.
+/// The operator's changes to a running cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Desired {
     /// Nodes that get no buckets.
     pub drained: BTreeSet<NodeId>,
-    /// Weights that replace the ones that nodes announce.
+    /// Weights that replace the weights in the nodes' announcements.
     pub weights: BTreeMap<NodeId, u16>,
     /// Fields of a later version, which a change keeps.
     others: Map<String, Value>,
 }
 
-/// The value of [`Desired`]: node ids as everywhere, 8 hexadecimal digits.
+/// The value of [`Desired`]. Node ids have 8 hexadecimal digits, as everywhere.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct DesiredRecord {
@@ -122,11 +123,11 @@ struct DesiredRecord {
 }
 
 impl Desired {
-    /// Reads the operator's changes and their mod revision; 0 if there were none so far.
+    /// Reads the operator's changes and their mod revision; 0 if there are no changes yet.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, etcd refused, or the value is not readable.
+    /// No endpoint answered in time, etcd refused the call, or the value is not readable.
     pub fn read(client: &Client, names: &Names) -> Result<(Self, i64), CallError> {
         let key = names.desired();
         let Some(kv) = client.range(&Keys::One(key.clone()))?.kvs.pop() else {
@@ -139,12 +140,12 @@ impl Desired {
         Ok((desired, kv.mod_revision))
     }
 
-    /// Changes the operator's changes by `change`, and returns them. If another client was faster,
-    /// `change` is called again.
+    /// Lets `change` modify the operator's changes, stores them, and returns them. If another
+    /// client was faster, `change` is called again with the new value.
     ///
     /// # Errors
     ///
-    /// Those of [`Desired::read`].
+    /// As in [`Desired::read`].
     pub fn change(
         client: &Client,
         names: &Names,
@@ -167,7 +168,7 @@ impl Desired {
         Err(CallError::new(Failure::Unreachable, key, reason))
     }
 
-    /// The changes as a value.
+    /// Writes the changes as a value.
     fn to_value(&self) -> Vec<u8> {
         let weights = self.weights.iter();
         let record = DesiredRecord {
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_earlier_version_reads_what_it_knows() {
-        // As an earlier version has written it, without newer fields.
+        // Values of an earlier version, which lack newer fields.
         for (value, drained, weights) in [
             ("{}", 0, 0),
             ("{\"drained\":[\"1\"]}", 1, 0),
@@ -301,7 +302,7 @@ mod tests {
                 "nothing is added that it would not know"
             );
         }
-        // Every version has these: a value of fewer is none.
+        // Every version writes these fields. A value with fewer fields is not valid.
         let least = node_with("\"more\":0");
         assert!(announcement(NodeId(1), &least).is_some());
     }

@@ -1,4 +1,4 @@
-//! A node's keys in etcd: its lease, its announcement, its acknowledgement.
+//! A node's lease in etcd, and the keys under it: the announcement and the acknowledgement.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,26 +12,27 @@ use crate::error::CallError;
 use crate::kv::{Keys, Operation, Replaced};
 use crate::lease::Lease;
 
-/// Every this many rounds, the node's key is checked, because it may have been deleted.
+/// In each round with a multiple of this number, the node's key is checked: it may have been
+/// deleted.
 const LOOK: u32 = 10;
 
-/// How often one round tries to replace a key that others change.
+/// How many times one round tries to replace a key that others change at the same time.
 const TRIES: usize = 4;
 
 /// Whether the node is in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RegistrationState {
-    /// It has not announced itself yet.
+    /// The node has not announced itself yet.
     Silent,
-    /// Its key is in etcd.
+    /// The node's key is in etcd.
     In,
-    /// Its key is in etcd, and as many nodes as a cluster can have came before it.
+    /// The node's key is in etcd, but the cluster was already full.
     Outside,
-    /// Another machine has its id, for at least this long.
+    /// Another machine has had the node's id for at least this long.
     Taken(Duration),
 }
 
-/// A node's keys in etcd. Each round brings them up to date.
+/// A node's lease and keys in etcd. Each round stores what has changed.
 #[derive(Debug)]
 pub(super) struct Registration {
     lease: Lease,
@@ -41,16 +42,16 @@ pub(super) struct Registration {
     rounds: u32,
     taken_since: Option<Instant>,
     is_outside: bool,
-    /// Whether the node has stored a key that says that its id is taken.
+    /// Whether the node has stored a key that says that another machine has its id.
     has_noted: bool,
 }
 
-/// A key's value as wanted, and as etcd has it.
+/// A key's value: the value to store, and the value in etcd.
 #[derive(Debug)]
 struct Stored<T> {
     wanted: Option<T>,
     stored: Option<T>,
-    /// The mod revision of what is to be replaced.
+    /// The mod revision of the value that will be replaced.
     revision: i64,
 }
 
@@ -65,7 +66,7 @@ impl<T> Default for Stored<T> {
 }
 
 impl<T: Copy + PartialEq> Stored<T> {
-    /// What is to be stored.
+    /// The value to store; `None` if etcd already has it.
     fn due(&self) -> Option<T> {
         self.wanted.filter(|_| self.wanted != self.stored)
     }
@@ -94,14 +95,14 @@ impl Registration {
         self.said.wanted = Some(announcement);
     }
 
-    /// Sets the newest topology that the node captures by. It is stored again, because etcd may
-    /// have been restored from a backup.
+    /// Sets the newest topology by which the node captures. Stores the acknowledgement again even
+    /// if it has not changed, because etcd may have been restored from a backup.
     pub(super) fn acknowledge(&mut self, revision: Revision) {
         self.acked.wanted = Some(revision);
         self.acked.stored = None;
     }
 
-    /// Keeps the lease alive, and stores what is not stored yet.
+    /// Keeps the lease alive, and stores values that etcd does not have.
     pub(super) fn round(&mut self) -> Result<RegistrationState, CallError> {
         let Some(announcement) = self.said.wanted else {
             return Ok(RegistrationState::Silent);
@@ -120,8 +121,8 @@ impl Registration {
         })
     }
 
-    /// Leaves a key for who looks at the cluster, while the node is refused because its id is
-    /// taken.
+    /// While the node is refused because another machine has its id, stores a key that informs
+    /// commands that show the cluster.
     pub(super) fn note_clone(&mut self, refusal: Option<Refusal>) -> Result<(), CallError> {
         let is_clone = refusal == Some(Refusal::TakenId);
         let Some((announcement, lease)) = self.said.wanted.zip(self.lease.id) else {
@@ -139,7 +140,8 @@ impl Registration {
         Ok(())
     }
 
-    /// The lease; a new one, which has no keys yet, if etcd does not know the old one any more.
+    /// The number of the lease. If etcd no longer knows the lease, the number of a new one, which
+    /// has no keys yet.
     fn keep_lease(&mut self) -> Result<i64, CallError> {
         let (lease, is_new) = self.lease.keep()?;
         if is_new {
@@ -150,7 +152,8 @@ impl Registration {
         Ok(lease)
     }
 
-    /// Looks now and then whether the node's key still is there, and among those that count.
+    /// Every [`LOOK`] rounds, checks whether the node's key is still in etcd, and whether the
+    /// cluster was full before the node came.
     fn look(&mut self, announcement: Announcement) -> Result<(), CallError> {
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds % LOOK == 0 && self.said.stored.is_some() {
@@ -166,7 +169,7 @@ impl Registration {
         Ok(())
     }
 
-    /// Says whether the node's key could be written, or another machine has it.
+    /// Stores the announcement. Returns `false` if another machine has the node's key.
     fn store_announcement(
         &mut self,
         announcement: Announcement,
@@ -180,7 +183,7 @@ impl Registration {
                 Replaced::Stored(revision) => {
                     self.said.revision = revision;
                     self.said.stored = Some(announcement);
-                    // The next round looks which place it has.
+                    // The next round checks whether the cluster was already full.
                     self.rounds = LOOK - 1;
                     return Ok(true);
                 }
@@ -190,7 +193,7 @@ impl Registration {
                     if other.map(|other| other.boot) != Some(announcement.boot) {
                         return Ok(false);
                     }
-                    // The node itself, before its program was started again.
+                    // The key is of this node, before its program was started again.
                     self.said.revision = kv.mod_revision;
                 }
             }

@@ -1,4 +1,4 @@
-//! Turns the keys of a cluster into a view.
+//! Makes a view from the keys of a cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::names::{Kind, Names};
 use super::record::{self, Desired};
 use crate::kv::KeyValue;
 
-/// A cluster's keys.
+/// A copy of a cluster's keys and values.
 pub type CopyOfKeys = BTreeMap<Vec<u8>, KeyValue>;
 
 /// The candidates in the election of coordinators.
@@ -22,13 +22,14 @@ pub(super) fn candidates<'a>(
         .filter(|kv| names.kind(&kv.key) == Some(Kind::Candidate))
 }
 
-/// The revision of a topology that etcd has since its revision `number`.
+/// The revision of a topology whose key has the mod revision `number`.
 pub(super) fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or(0))
 }
 
-/// The view of a coordinator that does not lead. Values that are not readable, as those of a later
-/// version, are left out. If there are more than [`NODES`] nodes, the first ones count.
+/// The view of a coordinator that does not lead. Values that are not readable, for example values
+/// of a later version, are left out. If there are more than [`NODES`] nodes, only the [`NODES`]
+/// oldest keys count.
 pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     let mut view = View {
         desired: desired.clone(),
@@ -69,14 +70,14 @@ pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     view
 }
 
-/// The topology of a later version, which this one can't read.
+/// The revision of the topology, if a later version has written it and this version can't read it.
 pub(super) fn unreadable(names: &Names, keys: &CopyOfKeys) -> Option<Revision> {
     let kv = keys.get(&names.topology())?;
     let is_read = Topology::decode(&kv.value).is_some();
     (!is_read).then(|| revision(kv.mod_revision))
 }
 
-/// What an operator should know of the keys, a sentence each.
+/// Notes for the operator on the keys, one sentence each.
 pub fn notes(names: &Names, keys: &CopyOfKeys) -> Vec<String> {
     let mut notes = Vec::new();
     let mut nodes = 0;

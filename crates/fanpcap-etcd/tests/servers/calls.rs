@@ -1,4 +1,4 @@
-//! Calls that etcd answers: keys, transactions, leases.
+//! Calls that etcd answers: keys, transactions and leases.
 
 use std::slice;
 use std::time::Duration;
@@ -22,12 +22,12 @@ pub(crate) fn settings(etcd: &Etcd) -> Result<Settings> {
     })
 }
 
-/// Changes without conditions, which no part of fanpcap makes.
+/// Changes without conditions. Only tests make such changes.
 pub(crate) trait Unconditional {
-    /// Stores a value, under a lease unless that is 0; returns the revision.
+    /// Stores a value. The key is put under `lease`, if `lease` is not 0. Returns the revision.
     fn put(&self, key: &[u8], value: &[u8], lease: i64) -> Result<i64, CallError>;
 
-    /// Removes keys; returns the revision.
+    /// Removes keys. Returns the revision.
     fn delete(&self, keys: &Keys) -> Result<i64, CallError>;
 }
 

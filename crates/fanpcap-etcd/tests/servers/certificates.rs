@@ -1,4 +1,4 @@
-//! TLS: both sides have certificates, and new ones are taken while the client runs.
+//! TLS: both sides have certificates. New certificates are loaded while the client runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,8 @@ impl Authority {
         ])
     }
 
-    /// A certificate for etcd's members and for clients: etcd's gateway calls etcd with the
-    /// members' certificate, so that has both purposes.
+    /// Makes a certificate for etcd's members and for clients. It has both purposes, because etcd's
+    /// gateway calls etcd with a member's certificate.
     fn make(&self, ca: &str, name: &str) -> Result<()> {
         let path = |name: String| self.file(&name).display().to_string();
         let extensions = self.directory.write(
@@ -120,10 +120,11 @@ fn both_sides_prove_who_they_are_and_new_certificates_are_taken() -> Result<()> 
         let client = Client::new(&settings(&etcd, &ca, &node)?)?;
         client.put(b"/k", b"1", 0)?;
         ensure!(client.watch(&key, 1)?.wait().is_ok());
-        // Neither a member that the client does not trust is served, nor the other way round.
+        // The client refuses a member that it does not trust, and a member refuses a client that it
+        // does not trust.
         let own = authority.file("stranger");
         let stranger = Client::new(&settings(&etcd, &ca, &own)?)?;
-        // The member closes the connection, and its alert may be lost with that.
+        // The member closes the connection, and then its alert may be lost.
         ensure!(stranger.range(&key).is_err());
         let trusts_other = Client::new(&settings(&etcd, &other, &node)?)?;
         let refused = trusts_other.range(&key);
@@ -131,7 +132,8 @@ fn both_sides_prove_who_they_are_and_new_certificates_are_taken() -> Result<()> 
         ensure!(is_told, "{refused:?}");
         let mut link = crate::cluster::node(&settings(&etcd, &other, &node)?, TTL, 1)?;
         ensure!((0..200).any(|_| link.poll(Duration::from_millis(100)).is_err()));
-        // The stranger gets a certificate of the members' authority, first its key.
+        // The stranger gets a certificate of the members' authority. The private key is written
+        // first.
         sleep(Duration::from_millis(1100));
         fs::copy(file("node.key"), file("stranger.key"))?;
         ensure!(stranger.range(&key).is_err());
@@ -142,7 +144,7 @@ fn both_sides_prove_who_they_are_and_new_certificates_are_taken() -> Result<()> 
         sleep(Duration::from_millis(1100));
         let served = || Ok(stranger.range(&key).ok());
         ensure!(await_for("an answer", LIMIT, served)?.kvs[0].value == b"1");
-        // A file that is being written changes nothing.
+        // A file that is being written must not change anything.
         fs::write(&own, "")?;
         sleep(Duration::from_millis(1100));
         ensure!(await_for("an answer", LIMIT, served)?.kvs[0].value == b"1");

@@ -1,4 +1,4 @@
-//! A node's and a coordinator's connection, as the tests of coordination use them.
+//! The connections of a node and of a coordinator, for the tests of coordination.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use fanpcap_etcd::{Client, Settings};
 use fanpcap_select::Selection;
 use fanpcap_testkit::await_for::LIMIT;
 
-/// How long a lease lasts in tests: etcd grants no less.
+/// The duration of a lease in tests: the shortest that etcd grants.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 pub(crate) const NODE: NodeId = NodeId(7);
@@ -23,7 +23,7 @@ pub(crate) fn names() -> Names {
     Names::new("lab")
 }
 
-/// What [`NODE`] says of itself after this boot.
+/// The announcement of [`NODE`] after the boot `boot`.
 pub(crate) fn announcement(boot: u64) -> Announcement {
     Announcement {
         node: NODE,
@@ -34,7 +34,7 @@ pub(crate) fn announcement(boot: u64) -> Announcement {
     }
 }
 
-/// All buckets to [`NODE`].
+/// A topology in which [`NODE`] has all buckets.
 pub(crate) fn topology(epoch: u64) -> Topology {
     Topology {
         epoch,
@@ -67,7 +67,7 @@ pub(crate) fn coordinator(
     Ok(CoordinatorLink::start(client, names(), ttl, who, desired))
 }
 
-/// Polls until the view is as wanted, and returns how long that took.
+/// Polls until the view is as wanted. Returns how long this took.
 pub(crate) fn await_view(
     link: &mut CoordinatorLink,
     what: &str,
@@ -82,7 +82,7 @@ pub(crate) fn await_view(
     bail!("the view never has {what}")
 }
 
-/// Polls until an event is as wanted, and returns all events up to it.
+/// Polls until an event is as wanted. Returns all events up to this event.
 pub(crate) fn await_event(
     link: &mut NodeLink,
     what: &str,
@@ -99,7 +99,7 @@ pub(crate) fn await_event(
     bail!("{what} never came, but {} events", events.len())
 }
 
-/// Waits for the topology of this epoch, and returns its revision.
+/// Waits for the topology of this epoch. Returns the topology's revision.
 pub(crate) fn await_topology(link: &mut NodeLink, epoch: u64) -> Result<Revision> {
     let revision = |event: &NodeEvent| match event {
         NodeEvent::Topology(revision, topology) => (topology.epoch == epoch).then_some(*revision),

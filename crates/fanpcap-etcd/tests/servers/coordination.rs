@@ -1,4 +1,4 @@
-//! Nodes and coordinators that agree by etcd.
+//! Nodes and coordinators that use etcd.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ fn a_silent_node_is_gone_and_a_silent_leader_replaced_within_their_limits() -> R
         let mut standby = coordinator(&settings, ttl, "two")?;
         let node = node(&settings, ttl, 1)?;
         await_view(&mut standby, "the node", |view| view.live.len() == 1)?;
-        // Neither says that it goes.
+        // Neither the leader nor the node announces that it ends.
         let begun = Instant::now();
         drop(node);
         drop(leader);
@@ -114,7 +114,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
             let node = view.live.first();
             node.is_some_and(|node| node.announcement.boot == 1)
         })?;
-        // The node writes and deletes its key in etcd after it has told its agent.
+        // The node changes its key in etcd after it has sent its event.
         let await_notes = |what, are_they: fn(&[String]) -> bool| {
             await_for(what, Duration::from_secs(10), || {
                 let seen = look(&client(&etcd)?, &names(), &DesiredState::default())?;
@@ -125,14 +125,14 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
             let begin = "the machine at 10.0.0.7:7001, node 00000007,";
             matches!(notes, [one] if one.starts_with(begin))
         })?;
-        // The agent dies and is started again before its lease has ended.
+        // The agent is killed, and started again before its lease has ended.
         drop(first);
         let begun = Instant::now();
         let mut again = node(&settings, TTL, 1)?;
         await_topology(&mut again, 1)?;
         ensure!(begun.elapsed() < within(Duration::from_secs(1)));
         ensure!(clone.poll(Duration::from_secs(3))?.is_empty());
-        // The other machine is gone for good: the id is free.
+        // The other machine is gone for good, so the id is free.
         drop(again);
         await_topology(&mut clone, 1)?;
         await_notes("no note", <[String]>::is_empty)?;
@@ -157,7 +157,7 @@ fn keys_that_somebody_deletes_are_written_again() -> Result<()> {
             view.leads && acknowledged == Some(first)
         };
         await_view(&mut leader, "all of it", is_whole)?;
-        // As in a backup from before the node's last acknowledgement.
+        // The value is like that in a backup made before the node's last acknowledgement.
         etcd.ctl(&["put", "--ignore-lease", "/fanpcap/lab/ack/00000007", "1"])?;
         await_view(&mut leader, "the old acknowledgement", |view| {
             view.live[0].acknowledged == Some(Revision(1))
@@ -217,7 +217,7 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
     })
 }
 
-/// It is the oldest candidate, and a candidate of a later version stands behind it.
+/// The first coordinator is the oldest candidate. A candidate of a later version comes after it.
 #[test]
 #[ignore = "needs root: a network namespace"]
 fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<()> {
@@ -240,7 +240,7 @@ fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<
             matches!(&said[..], [one] if one.contains("can't be read")),
             "{said:?}"
         );
-        // It does not stand again by itself.
+        // The first coordinator must not stand again by itself.
         let begun = Instant::now();
         while begun.elapsed() < TTL * 2 {
             ensure!(!first.poll(Duration::from_millis(20))?.leads);

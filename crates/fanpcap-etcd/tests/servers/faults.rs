@@ -1,4 +1,4 @@
-//! Members that are dead, stopped or without a majority.
+//! Members of etcd that are dead, stopped, or without a majority.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ fn a_stopped_member_costs_one_attempt_and_undoes_nothing() -> Result<()> {
     netns::within_new(|| {
         let etcd = Etcd::start(3, &[])?;
         let follower = (etcd.leader()? + 1) % 3;
-        // The client stays with the endpoint that answered: with the one that stops.
+        // The client keeps using the endpoint that answered last. This is the member that will be
+        // stopped.
         let mut settings = settings(&etcd)?;
         settings.endpoints.rotate_left(follower);
         let client = Client::new(&settings)?;
@@ -51,7 +52,7 @@ fn a_stopped_member_costs_one_attempt_and_undoes_nothing() -> Result<()> {
             }
         }
         ensure!(begun.elapsed() < Duration::from_secs(3));
-        // The member now does what it was sent.
+        // When the member continues, it executes the calls that it was sent.
         etcd.signal(follower, "CONT")?;
         etcd.await_leader()?;
         sleep(Duration::from_millis(500));
@@ -60,7 +61,7 @@ fn a_stopped_member_costs_one_attempt_and_undoes_nothing() -> Result<()> {
     })
 }
 
-/// The revision that stored a value.
+/// The revision at which a value was stored.
 fn stored(replaced: Replaced) -> Result<i64> {
     match replaced {
         Replaced::Stored(revision) => Ok(revision),

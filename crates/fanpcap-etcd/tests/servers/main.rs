@@ -1,4 +1,4 @@
-//! The client and the coordination against members of Debian's etcd-server.
+//! Tests of the client and of the coordination, with members of Debian's etcd-server.
 
 mod calls;
 mod certificates;

@@ -1,4 +1,4 @@
-//! What nodes and coordinators make of an etcd that loses members.
+//! Nodes and coordinators while etcd loses members.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::cluster::{
     announcement, await_event, await_topology, await_view, coordinator, node, topology,
 };
 
-/// The default of a node's lease.
+/// The default duration of a node's lease.
 const TTL: Duration = Duration::from_secs(5);
 
 #[test]

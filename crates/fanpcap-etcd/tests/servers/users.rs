@@ -1,4 +1,5 @@
-//! An etcd with users: each may write what is its own, and tokens that etcd forgot are renewed.
+//! An etcd with users. Each user may write only its own keys. A client renews tokens that etcd has
+//! forgotten.
 
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use fanpcap_testkit::{Etcd, netns};
 use crate::calls::{Unconditional as _, settings};
 use crate::cluster::{NODE, TTL, await_topology, await_view, coordinator, names, node, topology};
 
-/// The page that has the commands: a role for nodes, for coordinators and for operators.
+/// The page of the manual with the commands that make a role for nodes, for coordinators and for
+/// operators.
 const PAGE: &str = include_str!("../../../../docs/etcd.md");
 
-/// Makes the page's roles, and turns authentication on.
+/// Makes the roles of the page, and turns authentication on.
 fn set_up(etcd: &Etcd) -> Result<()> {
     let commands = PAGE
         .lines()
@@ -65,7 +67,7 @@ fn roles_suffice_and_tokens_are_renewed_when_etcd_restarts() -> Result<()> {
             let acknowledged = view.live.first().and_then(|one| one.acknowledged);
             acknowledged == Some(first) && view.desired.drained.contains(&NODE)
         })?;
-        // Tokens are in the members' memory: none of them is left.
+        // The members keep tokens only in memory. After their restart, no token is valid.
         for index in 0..3 {
             etcd.kill(index)?;
         }
@@ -116,7 +118,7 @@ fn a_node_may_write_no_topology_and_no_drains() -> Result<()> {
         for key in [names.node(NODE), names.topology()] {
             ensure!(is_denied(operator.put(&key, b"", 0)));
         }
-        // A watch without the right is refused too, in the place of saying nothing.
+        // A watch without permission must be refused too, and must not only stay silent.
         ensure!(is_denied(node.watch(&names.all(), 1).map(|_| 0)));
         Ok(())
     })

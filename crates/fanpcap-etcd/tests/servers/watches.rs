@@ -1,4 +1,4 @@
-//! Followed keys: events, members that fall silent, compactions, restarts.
+//! Followed keys: events, silent members, compactions, and restarts.
 
 use std::slice;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use fanpcap_testkit::{Etcd, netns};
 
 use crate::calls::{Unconditional as _, client, settings};
 
-/// Waits until `follower` has `value` for `key`, and returns how long that took.
+/// Waits until `follower` has `value` for `key`. Returns how long this took.
 fn await_value(follower: &mut Follower, key: &[u8], value: &[u8]) -> Result<Duration> {
     let begun = Instant::now();
     while begun.elapsed() < LIMIT {
         if follower.copy().get(key).map(|kv| &kv.value[..]) == Some(value) {
             return Ok(begun.elapsed());
         }
-        // A call out of reach is tried again.
+        // If etcd is out of reach, the loop tries again.
         let _ = follower.wait();
     }
     anyhow::bail!("{} never came", String::from_utf8_lossy(value))
@@ -102,7 +102,7 @@ fn a_follower_survives_compaction_and_the_death_of_its_member() -> Result<()> {
         writer.put(b"/p/1", b"1", 0)?;
         writer.put(b"/p/2", b"1", 0)?;
         await_value(&mut follower, b"/p/2", b"1")?;
-        // Its member dies; what changes meanwhile is compacted.
+        // The member of the watch dies. Meanwhile keys change, and etcd compacts these changes.
         etcd.kill(2)?;
         etcd.await_leader_of(&[0, 1])?;
         writer.delete(&Keys::One(b"/p/1".to_vec()))?;

@@ -1,4 +1,4 @@
-//! What all parts of the BPF program share: its maps, its lanes and its causes.
+//! Code that all parts of the BPF program use: its maps, its lanes and its causes.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -10,7 +10,7 @@ use crate::layout::{control, counts};
 /// The indices of the maps.
 pub(super) const MAP_CONTROL: usize = 0;
 pub(super) const MAP_COUNTS: usize = 1;
-/// [`crate::layout::NEXT_MAP`] or [`crate::layout::RINGS_MAP`].
+/// The index of [`crate::layout::NEXT_MAP`] or [`crate::layout::RINGS_MAP`].
 pub(super) const MAP_ENDS: usize = 2;
 
 impl Program {
@@ -25,7 +25,7 @@ impl Program {
         }
     }
 
-    /// Counts a cause. Clobbers r1 and r2.
+    /// Adds 1 to a cause. Clobbers r1 and r2.
     pub(super) fn count(&self, asm: &mut Assembler, cause: usize) {
         let [shared, lane] = asm.labels();
         self.lane(asm, R2, shared);
@@ -40,7 +40,7 @@ impl Program {
         asm.atomic_add(R1, 0, R2);
     }
 
-    /// Ends with the packet's passing if no table counts. Clobbers r1.
+    /// If no table is in use, lets the packet pass and ends the BPF program. Clobbers r1.
     pub(super) fn require_table(&self, asm: &mut Assembler) {
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R1, R1, 0);
@@ -53,13 +53,14 @@ pub(super) fn end(asm: &mut Assembler, verdict: i32) {
     asm.exit_with(verdict);
 }
 
-/// Jumps unless the frame has `len` bytes behind r1 that can be read in place. r2 is their end.
+/// Jumps to `beyond` unless `len` bytes from r1 on can be read in place. r2 is the end of the bytes
+/// that can be read.
 pub(super) fn reach(asm: &mut Assembler, len: usize, scratch: Register, beyond: Label) {
     asm.set(scratch, R1 + offset(len));
     asm.jump_if(scratch.above(R2), beyond);
 }
 
-/// A constant as an instruction has it.
+/// A constant as the immediate number of an instruction.
 pub(super) const fn offset(constant: usize) -> i32 {
     assert!(constant < 1 << 30);
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]
@@ -67,7 +68,7 @@ pub(super) const fn offset(constant: usize) -> i32 {
     short
 }
 
-/// The shift that multiplies by a power of two.
+/// The shift that multiplies by this power of two.
 pub(super) fn shift(power: usize) -> i32 {
     offset(power).trailing_zeros() as i32
 }

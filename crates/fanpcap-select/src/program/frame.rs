@@ -1,4 +1,5 @@
-//! The fast way in: IPv4 without options and IPv6, right behind Ethernet, read in place.
+//! The fast path: reads IPv4 without options, and IPv6, in place if they follow the Ethernet
+//! header.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -10,16 +11,16 @@ use crate::digest::{PAYLOAD, V4, V6};
 const LINK: usize = 14;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
-/// The payload that counts is read in words.
+/// The payload that is hashed is read in words.
 const READ: usize = PAYLOAD.next_multiple_of(4);
 
-/// The number as a load in the machine's order gives it.
+/// The number as a load in the machine's byte order reads it.
 pub(super) fn raw(number: u16) -> i32 {
     i32::from(number.to_be())
 }
 
-/// Goes to `keyed` with the hash of a packet's content in r8, if all of what counts is there and
-/// belongs to the packet.
+/// Jumps to `keyed` with the hash of a packet's content in r8, if all bytes that are hashed are
+/// present and belong to the packet.
 pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     let [six, slow] = asm.labels();
     head(asm, LINK + V4_HEADER + READ, slow);
@@ -51,7 +52,7 @@ pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     asm.bind(slow);
 }
 
-/// Goes to `keyed` with the hash of an IPv4 packet's identification in r8, if it has one.
+/// Jumps to `keyed` with the hash of an IPv4 packet's identification in r8, if the packet has one.
 pub(super) fn by_identification(asm: &mut Assembler, initial: u32, keyed: Label) {
     let slow = asm.label();
     head(asm, LINK + V4_HEADER, slow);
@@ -71,14 +72,15 @@ pub(super) fn by_identification(asm: &mut Assembler, initial: u32, keyed: Label)
     asm.bind(slow);
 }
 
-/// Loads the frame's begin and end into r1 and r2. Jumps unless it has `len` bytes.
+/// Loads the frame's beginning into r1 and its end into r2. Jumps to `beyond` if the frame has
+/// fewer than `len` bytes.
 pub(super) fn head(asm: &mut Assembler, len: usize, beyond: Label) {
     asm.load(Width::Word, R1, R6, xdp::DATA);
     asm.load(Width::Word, R2, R6, xdp::DATA_END);
     reach(asm, len, R3, beyond);
 }
 
-/// Jumps unless the length at `at` of the frame is at least `len`.
+/// Jumps to `short` if the length field at `at` in the frame is less than `len`.
 fn long_enough(asm: &mut Assembler, at: i16, len: usize, short: Label) {
     asm.load_big_endian(Width::Half, R4, R1, at);
     asm.jump_if(R4.below(offset(len)), short);

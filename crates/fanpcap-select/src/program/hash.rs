@@ -1,19 +1,19 @@
-//! The code of [`crate::bob`].
+//! Code that computes [`crate::bob`].
 
 use fanpcap_bpf::assembler::*;
 
 use super::code::offset;
 use crate::bob::{SHIFTS, START};
 
-/// The three sums.
+/// The registers of the three sums.
 const SUMS: [Register; 3] = [R1, R2, R3];
 
-/// Where a word of a key is: at an offset of a register, and which of its bits count.
+/// The position of a word of a key, as an offset from a register, and how many of its bytes count.
 #[derive(Clone, Copy)]
 pub(super) struct Word {
     pub(super) base: Register,
     pub(super) at: i16,
-    /// The first bytes of the word that count, 1 to 4.
+    /// How many bytes of the word count, from the first: 1 to 4.
     pub(super) bytes: u32,
 }
 
@@ -23,7 +23,7 @@ impl Word {
         Self { base, at, bytes: 4 }
     }
 
-    /// Puts the word, the first byte the lowest, into r0.
+    /// Loads the word into r0, the first byte as the lowest.
     fn load(self, asm: &mut Assembler) {
         asm.load(Width::Word, R0, self.base, self.at);
         if cfg!(target_endian = "big") {
@@ -35,8 +35,9 @@ impl Word {
     }
 }
 
-/// Puts the hash of a key into r3. `len` is the key's length in bytes. The third word behind the
-/// last block of 12 bytes is read whole, and three bytes of it count. Clobbers r0 to r3.
+/// Computes the hash of a key into r3. `len` is the key's length in bytes. If a third word follows
+/// the last block of 12 bytes, it is loaded completely, but only three of its bytes count. Clobbers
+/// r0 to r3.
 pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
     asm.set32(R1, START as i32);
     asm.set32(R2, START as i32);
@@ -49,7 +50,7 @@ pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32
     asm.alu32(Op::Add, R3, offset(len));
     add(asm, rest.get(..2).unwrap_or(rest));
     if let Some(last) = rest.get(2) {
-        // The lowest byte is the length's. A fourth byte of the word is shifted out.
+        // The lowest byte of this sum holds the length. The fourth byte of the word is shifted out.
         debug_assert_eq!(len % 12, 11, "three bytes of the last word count");
         last.load(asm);
         asm.alu32(Op::Left, R0, 8);

@@ -1,4 +1,4 @@
-//! Takes the coordinator's frames out of the stream: [`crate::in_line`].
+//! Code that takes the coordinator's frames from the stream: see [`crate::in_line`].
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -10,8 +10,8 @@ use crate::in_line::{ETHER_TYPE, Kind, NUMBERS, USED, VERSION};
 use crate::layout::{control, counts};
 
 impl Program {
-    /// Ends with a frame whose number was announced. Goes to `forged` with others that claim to be
-    /// the coordinator's, and on with packets.
+    /// If the frame's number was announced, handles the frame and ends the BPF program. For other
+    /// frames that look like a coordinator's, jumps to `forged`. For packets, continues.
     pub(super) fn in_line(&self, asm: &mut Assembler, forged: Label) {
         let [refused, packet, beacon, update] = asm.labels();
         asm.note("in-line frame?");
@@ -33,7 +33,8 @@ impl Program {
         asm.bind(packet);
     }
 
-    /// Puts where a frame of this cluster begins, without its tag, into r1.
+    /// Puts the address of a frame of this cluster, without its VLAN tag, into r1. Jumps to
+    /// `packet` for other frames.
     fn find(&self, asm: &mut Assembler, packet: Label) {
         head(asm, USED, packet);
         asm.load(Width::Half, R3, R1, 12);
@@ -52,8 +53,8 @@ impl Program {
         asm.jump32_if(R3.is_not(self.cluster.to_be() as i32), packet);
     }
 
-    /// Takes a beacon with the number in r5 and the sequence in r7. Ends with copies of the last
-    /// beacon that other devices of the node bring.
+    /// Accepts a beacon with its number in r5 and its sequence in r7. Also ends the BPF program for
+    /// copies of the last beacon, which other devices of the node may receive.
     fn beacon(&self, asm: &mut Assembler, forged: Label) {
         let is_one_of_several = self.lanes.is_one_of_several();
         let copy = match is_one_of_several {
@@ -63,7 +64,7 @@ impl Program {
         asm.load_big_endian(Width::Double, R8, R1, 30);
         expect(asm, control::BEACONS, copy);
         if is_one_of_several {
-            // Before the number is forgotten: a copy may come at once.
+            // Stored before the announced number is cleared, because a copy may come at once.
             asm.value(R4, MAP_CONTROL, offset(control::LAST_NUMBER));
             asm.store(Width::Double, R4, 0, R5);
         }
@@ -84,7 +85,7 @@ impl Program {
         }
     }
 
-    /// Takes a topology update with the number in r5 and the sequence in r7.
+    /// Accepts a topology update with its number in r5 and its sequence in r7.
     fn update(&self, asm: &mut Assembler, forged: Label) {
         expect(asm, control::UPDATES, forged);
         asm.store(Width::Double, R3, 0, 0);
@@ -102,8 +103,8 @@ impl Program {
     }
 }
 
-/// Jumps unless the number in r5 is the one that was announced for the sequence in r7. Puts where
-/// that number is, to be forgotten, into r3. Clobbers r0 and r4.
+/// Jumps to `forged` unless the number in r5 was announced for the sequence in r7. Puts the address
+/// of the announced number into r3, so that the caller can clear it. Clobbers r0 and r4.
 fn expect(asm: &mut Assembler, numbers: usize, forged: Label) {
     asm.set(R4, (R7 & offset(NUMBERS - 1)) << 3);
     asm.value(R3, MAP_CONTROL, offset(numbers));

@@ -1,4 +1,4 @@
-//! The key of any packet, from the headers that the walk has found.
+//! Code that computes the key of any packet, from the headers that the walk has found.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -10,14 +10,14 @@ use super::hash::{Word, hash};
 use crate::digest::{OTHER, PAYLOAD, V4, V6};
 use crate::{Key, layout::counts};
 
-/// The stack: the key, then a header, and a frame's length.
+/// Positions on the stack: the key, a header, and a frame's length.
 const KEY: i16 = -56;
 const HEADER: i16 = -96;
 const LEN: i16 = -104;
 
 impl Program {
-    /// Goes to `keyed` with the key that the selection asks for, if it asks for another than the
-    /// packet's content and the packet has it. Counts a packet that has none.
+    /// If the selection's key is not the packet's content, jumps to `keyed` with this key, if the
+    /// packet has it. Counts packets that lack the fields of their key.
     pub(super) fn own_key(&self, asm: &mut Assembler, keyed: Label) {
         let [none, ip] = asm.labels();
         match self.selection.key {
@@ -35,7 +35,7 @@ impl Program {
         let four = asm.label();
         asm.branch(R7.has_any(KEYED_IPV4), four, none);
         asm.bind(four);
-        // The hash reads a word.
+        // The hash reads a whole word.
         asm.store(Width::Word, R10, HEADER, 0);
         asm.set(R2, R8 + 4);
         load(asm, 2, HEADER, none);
@@ -77,7 +77,8 @@ fn hash_of(asm: &mut Assembler, len: usize, initial: u32, done: Label) {
     asm.jump(done);
 }
 
-/// Ethernet addresses, and what follows from the type in r8 on.
+/// Writes the Ethernet addresses and the bytes from the type on into the key. r8 is the type's
+/// offset.
 fn link(asm: &mut Assembler) {
     let short = asm.label();
     asm.set(R2, 0);
@@ -101,7 +102,7 @@ fn v4(asm: &mut Assembler) {
     asm.jump_if(R9.at_most(R1), done);
     asm.alu(Op::Sub, R9, R1);
     payload(asm, PAYLOAD, KEY + 12);
-    // Never cut: the walk has seen the header.
+    // This is never reached, because the walk has seen the header.
     asm.bind(cut);
     asm.bind(done);
 }
@@ -113,7 +114,7 @@ fn v6(asm: &mut Assembler) {
     for at in (4..40).step_by(4) {
         copy(asm, HEADER + at, KEY + at - 4);
     }
-    // The hop limit changes.
+    // Routers change the hop limit, so it counts as 0.
     asm.store(Width::Byte, R10, KEY + 3, 0);
     asm.alu(Op::Add, R8, 40);
     asm.load_big_endian(Width::Half, R9, R10, HEADER + 4);
@@ -121,14 +122,14 @@ fn v6(asm: &mut Assembler) {
     asm.bind(cut);
 }
 
-/// Copies a word on the stack.
+/// Copies a word within the stack.
 fn copy(asm: &mut Assembler, from: i16, to: i16) {
     asm.load(Width::Word, R1, R10, from);
     asm.store(Width::Word, R10, to, R1);
 }
 
-/// Copies up to `most` bytes from offset r8 of the frame to the stack: no more than r9, nor than
-/// there are.
+/// Copies bytes from offset r8 of the frame to the stack: at most `most` bytes, at most r9 bytes,
+/// and only bytes that the frame has.
 fn payload(asm: &mut Assembler, most: usize, to: i16) {
     let none = asm.label();
     asm.load(Width::Double, R4, R10, LEN);
@@ -142,14 +143,15 @@ fn payload(asm: &mut Assembler, most: usize, to: i16) {
     asm.bind(none);
 }
 
-/// Copies `len` bytes from offset r2 of the frame to the stack, or jumps to `missing`.
+/// Copies `len` bytes from offset r2 of the frame to the stack. Jumps to `missing` if the frame is
+/// too short.
 fn load(asm: &mut Assembler, len: i32, to: i16, missing: Label) {
     asm.set(R4, len);
     load_bytes(asm, to);
     asm.jump_if(R0.is_not(0), missing);
 }
 
-/// Copies as many bytes as r4 says.
+/// Copies r4 bytes from offset r2 of the frame to the stack.
 fn load_bytes(asm: &mut Assembler, to: i16) {
     asm.call(XDP_LOAD_BYTES, (R6, R2, stack(to)));
 }

@@ -1,4 +1,5 @@
-//! From a key to the verdict: bucket, claim, counters, and what becomes of this node's packets.
+//! Code from the key to the verdict: bucket, claim, counters, and what becomes of this node's
+//! packets.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -11,12 +12,12 @@ use crate::layout::{control, counts};
 use crate::{Claim, Control, Key, record};
 use fanpcap_buckets::layout::BUCKETS;
 
-/// The stack: a lane, a frame's length, the control word.
+/// Positions on the stack: a lane, a frame's length, and the control word.
 const LANE: i16 = -4;
 const LEN: i16 = -8;
 const WORD: i16 = -16;
 
-/// The claim in r8, above the bucket.
+/// The position of the claim in r8, above the bucket.
 const CLAIM_SHIFT: i32 = 12;
 const _: () = assert!(BUCKETS == 1 << CLAIM_SHIFT);
 const _: () = assert!(Claim::Elsewhere as i32 == 0 && Claim::Mine as i32 == XDP_PASS - XDP_DROP);
@@ -35,7 +36,8 @@ impl Program {
         }
     }
 
-    /// Counts the packet of the bucket in r8. Puts the control word into r9, and the claim into r3.
+    /// Counts the packet for the bucket in r8. Puts the control word into r9, and the claim into
+    /// r3.
     pub(super) fn claim(&self, asm: &mut Assembler) {
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R9, R1, 0);
@@ -47,15 +49,16 @@ impl Program {
         self.seen(asm);
     }
 
-    /// Ends with a packet that is not this node's. Puts the claim above the bucket in r8.
+    /// Ends the BPF program if the packet is not this node's. Otherwise puts the claim above the
+    /// bucket in r8.
     pub(super) fn own(&self, asm: &mut Assembler) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
         asm.alu(Op::Left, R3, CLAIM_SHIFT);
         asm.alu(Op::Or, R8, R3);
     }
 
-    /// Ends with a packet that is not this node's, or that the filter rejects. The claim stays in
-    /// r3.
+    /// Ends the BPF program if the packet is not this node's, or if the filter rejects it. The
+    /// claim stays in r3.
     pub(super) fn pass_filter(&self, asm: &mut Assembler, filter: Label) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
         asm.set(R7, R3);
@@ -67,8 +70,8 @@ impl Program {
         asm.set(R3, R7);
     }
 
-    /// Passes this node's packets on and drops others. Outside a union it does so without a jump,
-    /// which no CPU could foretell: the verdict of a claim is the number after it.
+    /// Passes this node's packets on, and drops other packets. Outside a union this needs no
+    /// conditional jump, which a CPU could not predict: the verdict is the claim plus 1.
     pub(super) fn pass_own(&self, asm: &mut Assembler) {
         asm.when(R3.at_most(Claim::Mine as i32), |asm| {
             asm.exit_with(R3 + XDP_DROP)
@@ -76,8 +79,8 @@ impl Program {
         end(asm, XDP_PASS);
     }
 
-    /// Counts the packet as seen under the table that counts: r2 has its place in both tables.
-    /// Clobbers r1, r2 and r7.
+    /// Counts the packet as seen, for the table in use. r2 is the place of its bucket in the two
+    /// tables. Clobbers r1, r2 and r7.
     fn seen(&self, asm: &mut Assembler) {
         let [shared, done] = asm.labels();
         self.lane(asm, R1, shared);
@@ -94,7 +97,7 @@ impl Program {
         asm.alu(Op::Right, R2, shift(size_of::<u16>()));
         self.long(asm);
         asm.set(R1, 1);
-        // With its order after the store above (`BPF_FETCH`).
+        // `BPF_FETCH` orders this addition after the store above.
         asm.fetch_add(R7, 0, R1);
         asm.jump(done);
         asm.bind(shared);
@@ -105,7 +108,8 @@ impl Program {
         asm.bind(done);
     }
 
-    /// Points r7 at the counter of 64 bits of the lane in r1, at the place in r2. Clobbers both.
+    /// Puts the address of a counter of 64 bits into r7: in the lane r1, at the place r2. Clobbers
+    /// r1 and r2.
     fn long(&self, asm: &mut Assembler) {
         asm.value(R7, MAP_COUNTS, offset(counts::long(self.lanes)));
         asm.alu(Op::Left, R1, shift(counts::LANE));
@@ -114,7 +118,7 @@ impl Program {
         asm.alu(Op::Add, R7, R2);
     }
 
-    /// Counts the packet of the bucket in r8 as lost, and ends.
+    /// Counts the packet of the bucket in r8 as lost, and ends the BPF program.
     fn lose(&self, asm: &mut Assembler) {
         asm.set(R8, (R8 & offset(BUCKETS - 1)) << shift(size_of::<u64>()));
         asm.value(R1, MAP_COUNTS, offset(counts::lost(self.lanes)));
@@ -162,7 +166,7 @@ pub(super) fn to_next(asm: &mut Assembler) {
     end(asm, XDP_PASS);
 }
 
-/// Writes the head of the record in r9, but for the bytes captured.
+/// Writes the head of the record in r9, except for the number of captured bytes.
 fn write(asm: &mut Assembler) {
     asm.call(KTIME_GET_NS, ());
     asm.store(Width::Double, R9, record::STAMP, R0);
@@ -177,8 +181,9 @@ fn write(asm: &mut Assembler) {
     asm.store(Width::Word, R9, record::MARK, R1);
 }
 
-/// Copies the frame's first bytes into the record: in place, or of a shorter frame, or of one in
-/// several pieces, by the kernel's helper.
+/// Copies the frame's first bytes into the record: directly if they can be read in place, else by
+/// the kernel's helper. The helper is needed for a shorter frame, and for a frame in several
+/// pieces.
 fn copy(asm: &mut Assembler, bytes: u16) {
     let [helper, done] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
@@ -200,7 +205,7 @@ fn copy(asm: &mut Assembler, bytes: u16) {
     asm.bind(done);
 }
 
-/// Copies r4 bytes by the helper. The verifier wants to see that they are one at least.
+/// Copies r4 bytes by the kernel's helper. The verifier requires a check that r4 is at least 1.
 fn load(asm: &mut Assembler, done: Label) {
     asm.jump_if(R4.below(1), done);
     asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(record::DATA)));
