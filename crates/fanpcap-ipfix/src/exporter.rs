@@ -1,4 +1,5 @@
-//! An exporting process of one observation domain: records into messages, numbered, with templates.
+//! The exporting process of one observation domain. It puts records into messages, numbers them,
+//! and sends templates.
 
 use std::time::Duration;
 
@@ -9,63 +10,65 @@ use crate::report::{self, HASH, STATISTICS, SYSTEMATIC};
 use crate::section::{self, SECTION};
 use crate::template::Template;
 
-/// Over UDP, templates are sent again before a message if so much time has passed, or so many
-/// messages were sent, since the last: a collector may have lost them, or may have begun later.
+/// Over UDP, templates are sent again before a message if this much time has passed since they were
+/// last sent, or if this many messages were sent since then. The collector may have lost the
+/// templates, or may have started later.
 const RESEND_TIME: Duration = Duration::from_secs(20);
 const RESEND_MESSAGES: u32 = 4096;
 
 /// How packets are exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
-    /// The beginning of the frame (`dataLinkFrameSection`): nfacctd, `GoFlow2`.
+    /// The beginning of the frame (`dataLinkFrameSection`), for nfacctd and `GoFlow2`.
     #[default]
     Sections,
-    /// A flow of one packet, made from its headers: for nfcapd and other collectors of flows. What
-    /// is not IPv4 or IPv6 is left out and counted. Selectors and statistics are not exported:
-    /// records of flows do not refer to them, and nfcapd counts each options record as a lost one.
+    /// A flow of one packet, made from the packet's headers: for nfcapd and other collectors of
+    /// flows. Packets that are neither IPv4 nor IPv6 are left out and counted. Selectors and
+    /// statistics are not exported: records of flows do not refer to them, and nfcapd counts each
+    /// options record as a lost record.
     Flows,
 }
 
 /// How messages get to the collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// A datagram a message. What is lost on the way, the collector counts.
+    /// Each message is a datagram. The collector counts messages that are lost on the way.
     Udp,
-    /// A connection, which loses nothing. [`Exporter::restart`] begins the next one.
+    /// A connection, which loses nothing. Call [`Exporter::restart`] when a new connection begins.
     Tcp,
 }
 
-/// What was exported so far.
+/// Counts what was exported so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Packets in messages, sent or not yet.
+    /// Packets in messages. The last messages may not be sent yet.
     pub packets: u64,
-    /// Packets that are left out, as [`Form::Flows`] can't describe them.
+    /// Packets that were left out, because [`Form::Flows`] can't describe them.
     pub left_out: u64,
-    /// Packets of which less than was captured fits into a message.
+    /// Packets that were shortened, because the captured bytes did not fit into a message.
     pub cut: u64,
 }
 
 /// An exporting process of one observation domain.
 ///
-/// Times are since the Unix epoch. A clock that is set back has templates sent at once.
+/// Times are since the Unix epoch. If the clock is set back, templates are sent at once.
 #[derive(Debug)]
 pub struct Exporter {
     domain: u32,
     form: Form,
     transport: Transport,
     message: Message,
-    /// Data records in messages that were handed out, and in the one under construction.
+    /// How many data records were put into messages, including the message under construction.
     sequence: u32,
     pending: u32,
-    /// When templates were sent last, and how many messages since.
+    /// When templates were last sent, and how many messages were sent since then.
     described: Option<(Duration, u32)>,
     totals: Totals,
 }
 
 impl Exporter {
-    /// An exporter that has sent nothing yet. Each exporter of a cluster has an observation domain
-    /// of its own: collectors count lost records by domain.
+    /// An exporter that has sent nothing yet. Each exporter of a cluster must have its own
+    /// observation domain, because collectors count lost records for each domain.
     pub fn new(domain: u32, form: Form, transport: Transport) -> Self {
         Self {
             domain,
@@ -101,8 +104,9 @@ impl Exporter {
         self.totals.packets += 1;
     }
 
-    /// Exports how a bucket's packets are selected: for each bucket that the node has, with every
-    /// topology, and over UDP again from time to time. Nothing as [`Form::Flows`].
+    /// Exports how a bucket's packets are selected. Call it with each new topology for each bucket
+    /// that the node has; over UDP, call it again from time to time. Does nothing with
+    /// [`Form::Flows`].
     pub fn selector(&mut self, now: Duration, selector: &Selector, send: &mut impl FnMut(&[u8])) {
         if self.form == Form::Flows {
             return;
@@ -112,7 +116,7 @@ impl Exporter {
         report::encode_selector(selector, bytes);
     }
 
-    /// Exports what the node counted for a bucket. Nothing as [`Form::Flows`].
+    /// Exports what the node counted for a bucket. Does nothing with [`Form::Flows`].
     pub fn statistics(
         &mut self,
         now: Duration,
@@ -126,11 +130,11 @@ impl Exporter {
         report::encode_statistics(statistics, bytes);
     }
 
-    /// Hands out the templates, in a message of their own.
+    /// Passes the templates to `send`, in a message of their own.
     ///
-    /// Over UDP the caller does so first, and then waits for some 100 ms: a collector with several
-    /// threads may else look at the first records before it has looked at the templates, and drops
-    /// them, as `GoFlow2` does.
+    /// Over UDP, the caller does this first, and then waits for about 100 ms. Otherwise a collector
+    /// with several threads may read the first records before it has read the templates. It then
+    /// drops the records, as `GoFlow2` does.
     pub fn describe(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         let templates: &[&Template] = match self.form {
             Form::Sections => &[&SECTION, &SYSTEMATIC, &HASH, &STATISTICS],
@@ -144,14 +148,14 @@ impl Exporter {
         self.described = Some((now, 0));
     }
 
-    /// Hands out the templates again if it is time to, though no record may wait.
+    /// If the templates are due, passes them to `send`. The caller needs this if no packets come.
     pub fn describe_again(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         if self.is_due(now) {
             self.describe(now, send);
         }
     }
 
-    /// Hands out what waits for a message to be full. The caller does so at least once a second.
+    /// Passes the message that is not full to `send`. The caller does this at least once a second.
     pub fn flush(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         if self.message.is_empty() {
             return;
@@ -166,18 +170,20 @@ impl Exporter {
         }
     }
 
-    /// Begins anew, on a new connection. What waited for a message to be full is in its first.
+    /// Begins again on a new connection. Its first message also has the records of the message that
+    /// was not sent.
     pub fn restart(&mut self) {
         self.sequence = 0;
         self.described = None;
     }
 
-    /// What was exported so far.
+    /// Counts what was exported so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Where a record of `len` bytes goes: if the message has no room, it goes out first.
+    /// Returns where a record of `len` bytes is written. If the message has no room, the message is
+    /// sent first.
     fn room(
         &mut self,
         now: Duration,
@@ -192,7 +198,7 @@ impl Exporter {
         self.message.within(template.id)
     }
 
-    /// Whether templates go out before the next message.
+    /// Whether templates must be sent before the next message.
     fn is_due(&self, now: Duration) -> bool {
         self.described.is_none_or(|(last, sent)| {
             let is_long = now < last || now - last >= RESEND_TIME || sent >= RESEND_MESSAGES;
@@ -202,7 +208,7 @@ impl Exporter {
 
     fn header(&self, now: Duration) -> Header {
         Header {
-            // It wraps in 2106, as the protocol says.
+            // The time wraps in 2106, as the protocol specifies.
             export_seconds: (now.as_secs() & u64::from(u32::MAX))
                 .try_into()
                 .unwrap_or(0),

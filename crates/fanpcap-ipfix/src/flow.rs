@@ -1,4 +1,4 @@
-//! A packet as a flow of one packet, for collectors that read flows only.
+//! Exports a packet as a flow of one packet, for collectors that read only flows.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use fanpcap_wire::{Frame, Ip, Layers};
 use crate::record::Packet;
 use crate::template::{FIRST_ID, Field, Template};
 
-/// A flow over IPv4.
+/// The template of a flow over IPv4.
 pub(crate) const FLOW_4: Template = Template {
     id: FIRST_ID + 1,
     scope: 0,
     fields: &fields((8, 4), (12, 4)),
 };
 
-/// A flow over IPv6.
+/// The template of a flow over IPv6.
 pub(crate) const FLOW_6: Template = Template {
     id: FIRST_ID + 2,
     scope: 0,
@@ -38,7 +38,7 @@ const fn fields(source: Field, destination: Field) -> [Field; 11] {
     ]
 }
 
-/// A packet that is a flow of its own.
+/// A packet as a flow of its own.
 #[derive(Debug)]
 pub(crate) struct Flow<'a> {
     ip: Ip<'a>,
@@ -47,11 +47,11 @@ pub(crate) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// What the packet's headers say; `None` if it is not an IP packet.
+    /// The flow described by the packet's headers; `None` if the packet is not an IP packet.
     pub(crate) fn of(packet: &Packet<'a>) -> Option<Self> {
         let bytes = packet.frame;
         let ip = *Layers::of(&Frame { bytes, tag: None }).ip()?;
-        // A packet that offloads have put together may have no length of its own.
+        // A packet that offloads have merged may have no length in its IP header.
         let octets = match ip.total_len() {
             0 => packet.wire_len,
             len => len,
@@ -63,7 +63,7 @@ impl<'a> Flow<'a> {
         })
     }
 
-    /// What the record consists of.
+    /// The template of this flow's record.
     pub(crate) fn template(&self) -> &'static Template {
         match self.ip.source() {
             IpAddr::V4(_) => &FLOW_4,
@@ -71,7 +71,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Appends the record.
+    /// Appends the flow's record.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         for address in [self.ip.source(), self.ip.destination()] {
             match address {

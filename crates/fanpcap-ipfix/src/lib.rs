@@ -6,11 +6,11 @@
 //! * a **selection sequence** (`selectionSequenceId`) is a revision of the cluster's topology;
 //! * a **selector** (`selectorId`) is a bucket.
 //!
-//! So a collector knows for each packet which table gave it to this node, and can compare, by
-//! bucket, what each node observed and what it selected.
+//! So a collector knows by which table this node got each packet. For each bucket, it can compare
+//! how many packets each node observed and how many it selected.
 //!
-//! Nothing here does I/O or reads a clock. Messages are handed to a function; UDP, TCP and TLS are
-//! the caller's.
+//! This crate does no I/O and reads no clock. It passes messages to a function of the caller, which
+//! uses UDP, TCP or TLS.
 //!
 //! ```
 //! use std::time::Duration;

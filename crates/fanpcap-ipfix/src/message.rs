@@ -1,27 +1,27 @@
-//! A message under construction: its header, and sets of records or templates.
+//! A message under construction: its header, and its sets of records or templates.
 
-/// A set of templates of data records.
+/// The id of a set with templates of data records.
 pub(crate) const TEMPLATE_SET: u16 = 2;
-/// A set of templates of options records.
+/// The id of a set with templates of options records.
 pub(crate) const OPTIONS_SET: u16 = 3;
 
 const VERSION: u16 = 10;
-/// Version, length, export time, sequence number, observation domain.
+/// The length of a header: version, length, export time, sequence number, observation domain.
 const HEADER_LEN: usize = 16;
-/// A set's id and length.
+/// The length of a set's header: the set's id and length.
 const SET_LEN: usize = 4;
 
-/// Most bytes of a message: over UDP it fits into an Ethernet frame.
+/// Maximum length of a message in bytes: over UDP, it fits into an Ethernet frame.
 const MESSAGE_MAX: usize = 1400;
 
-/// Most bytes of a record: one that has a message for itself.
+/// Maximum length of a record in bytes: the length of a record that is alone in its message.
 pub(crate) const RECORD_MAX: usize = MESSAGE_MAX - HEADER_LEN - SET_LEN;
 
-/// The fields of a message's header, besides version and length.
+/// The fields of a message's header, except for version and length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) export_seconds: u32,
-    /// How many data records the domain has sent before this message, modulo 2^32.
+    /// How many data records the domain sent before this message, modulo 2^32.
     pub(crate) sequence: u32,
     pub(crate) domain: u32,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Header {
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Vec<u8>,
-    /// The id of the last set, and where it begins.
+    /// The id of the last set, and the offset at which it begins.
     set: Option<(u16, usize)>,
 }
 
@@ -42,19 +42,19 @@ impl Message {
         Self { bytes, set: None }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the message has no sets.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_none()
     }
 
-    /// Whether a record of `len` bytes fits, in the set with this id.
+    /// Whether a record of `len` bytes still fits into the message, in the set with this id.
     pub(crate) fn has_room(&self, set: u16, len: usize) -> bool {
         let is_open = self.set.is_some_and(|(id, _)| id == set);
         let needed = if is_open { len } else { len + SET_LEN };
         self.bytes.len() + needed <= MESSAGE_MAX
     }
 
-    /// Where the next record or template of the set with this id goes.
+    /// The buffer to which the next record or template of the set with this id is appended.
     pub(crate) fn within(&mut self, set: u16) -> &mut Vec<u8> {
         if self.set.is_none_or(|(id, _)| id != set) {
             self.close_set();
@@ -65,7 +65,7 @@ impl Message {
         &mut self.bytes
     }
 
-    /// Ends the last set: what follows is in another.
+    /// Ends the last set. The next record or template begins another set.
     pub(crate) fn close_set(&mut self) {
         if let Some((_, at)) = self.set.take() {
             let len = short(self.bytes.len() - at);
@@ -73,7 +73,7 @@ impl Message {
         }
     }
 
-    /// Completes the message and hands it to `send`; then it is empty.
+    /// Completes the message and passes it to `send`. Then the message is empty.
     pub(crate) fn finish(&mut self, header: Header, send: &mut impl FnMut(&[u8])) {
         self.close_set();
         let len = short(self.bytes.len());
@@ -88,7 +88,7 @@ impl Message {
     }
 }
 
-/// A length, which the message's limit bounds.
+/// Encodes a length. The maximum length of a message bounds it.
 fn short(len: usize) -> [u8; 2] {
     u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
 }

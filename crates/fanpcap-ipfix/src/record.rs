@@ -1,51 +1,53 @@
-//! What is exported: packets, how they were selected, and how many.
+//! The exported data: packets, how packets were selected, and how many.
 
 use std::time::Duration;
 
 /// A captured packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// When it was captured, since the Unix epoch.
+    /// When the packet was captured, since the Unix epoch.
     pub time: Duration,
-    /// Its length on the link in bytes, without the check sequence.
+    /// The packet's length on the link in bytes, without the check sequence.
     pub wire_len: u32,
-    /// Its captured bytes, from the Ethernet header on.
+    /// The captured bytes of the packet, from the Ethernet header on.
     pub frame: &'a [u8],
-    /// The topology that gave it to this node.
+    /// The revision of the topology by which this node captured the packet.
     pub revision: u64,
-    /// The bucket that it is in.
+    /// The packet's bucket.
     pub bucket: u16,
-    /// A hash over its content, the same at all nodes.
+    /// A hash of the packet's content. All nodes compute the same hash.
     pub digest: u32,
 }
 
-/// How the packets of a bucket are selected, under a topology.
+/// How the packets of a bucket are selected, according to a topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selector {
-    /// The topology.
+    /// The revision of the topology.
     pub revision: u64,
     /// The bucket, which this node has.
     pub bucket: u16,
-    /// How.
+    /// The algorithm that selects the packets.
     pub algorithm: Algorithm,
 }
 
-/// PSAMP's algorithms that a cluster uses (IANA, psampSelectorAlgorithm). A symmetric hash of flows
-/// and a hash of the IP id are not among PSAMP's: such selectors can't be described.
+/// The algorithms of PSAMP that a cluster uses (IANA, psampSelectorAlgorithm). PSAMP has no
+/// symmetric hash of flows and no hash of the IP id, so such selectors can't be described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
-    /// Systematic count-based sampling (1): `interval` packets are selected, then `space` are not.
+    /// Systematic count-based sampling (1): `interval` packets are selected, then `space` packets
+    /// are not selected.
     Systematic {
         /// How many packets are selected in a row.
         interval: u32,
-        /// How many are not, after them.
+        /// How many packets after them are not selected.
         space: u32,
     },
-    /// The hash function BOB (6): packets are selected whose hash, modulo `modulus`, is the bucket.
+    /// The hash function BOB (6): a packet is selected if its hash, modulo `modulus`, is the
+    /// bucket.
     Bob {
-        /// How many buckets there are.
+        /// The number of buckets.
         modulus: u32,
-        /// How many bytes of the IP packet's payload go into the hash, from its first.
+        /// How many bytes of the IP packet's payload the hash covers, from the first byte on.
         payload_len: u32,
     },
 }
@@ -55,7 +57,7 @@ pub enum Algorithm {
 pub struct Statistics {
     /// When the counters were read, since the Unix epoch.
     pub time: Duration,
-    /// The topology.
+    /// The revision of the topology.
     pub revision: u64,
     /// The bucket.
     pub bucket: u16,

@@ -1,10 +1,10 @@
-//! How packets were selected and how many: PSAMP's report interpretations (RFC 5476, 6.5).
+//! Exports how packets were selected, and how many: PSAMP's report interpretations (RFC 5476, 6.5).
 
 use crate::record::{Algorithm, Selector, Statistics};
 use crate::section::{SELECTION_SEQUENCE_ID, SELECTOR_ID};
 use crate::template::{FIRST_ID, Field, Template};
 
-/// Systematic count-based sampling.
+/// The template of a selector with systematic count-based sampling.
 pub(crate) const SYSTEMATIC: Template = Template {
     id: FIRST_ID + 3,
     scope: 2,
@@ -17,7 +17,8 @@ pub(crate) const SYSTEMATIC: Template = Template {
     ],
 };
 
-/// A hash. Its initial value is secret: with it, anybody can make packets that all go to one node.
+/// The template of a selector with a hash. The hash's initial value is left out, because it is a
+/// secret: anybody who knows it can make packets that all go to one node.
 pub(crate) const HASH: Template = Template {
     id: FIRST_ID + 4,
     scope: 2,
@@ -35,7 +36,7 @@ pub(crate) const HASH: Template = Template {
     ],
 };
 
-/// What a selector observed and selected.
+/// The template of the counts of a selector.
 pub(crate) const STATISTICS: Template = Template {
     id: FIRST_ID + 6,
     scope: 2,
@@ -52,10 +53,10 @@ const SELECTOR_ALGORITHM: Field = (304, 2);
 
 const COUNT_BASED: u16 = 1;
 const BOB: u16 = 6;
-/// A boolean as IPFIX has it.
+/// The boolean `true` in IPFIX.
 const TRUE: u8 = 1;
 
-/// What the selector's record consists of.
+/// The template of the selector's record.
 pub(crate) fn template(selector: &Selector) -> &'static Template {
     match selector.algorithm {
         Algorithm::Systematic { .. } => &SYSTEMATIC,
@@ -88,7 +89,7 @@ pub(crate) fn encode_selector(selector: &Selector, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Appends the record of what a selector counted.
+/// Appends a record with the counts of a selector.
 pub(crate) fn encode_statistics(statistics: &Statistics, bytes: &mut Vec<u8>) {
     bytes.extend(statistics.revision.to_be_bytes());
     bytes.extend(statistics.bucket.to_be_bytes());

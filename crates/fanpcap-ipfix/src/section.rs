@@ -1,4 +1,4 @@
-//! A packet as the beginning of its frame: PSAMP's packet report.
+//! Exports a packet as the beginning of its frame: PSAMP's packet report.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::message::RECORD_MAX;
 use crate::record::Packet;
 use crate::template::{FIRST_ID, Field, Template, VARIABLE};
 
-/// nfacctd and `GoFlow2` read `dataLinkFrameSection`. No collector that was tried reads
-/// `ipHeaderPacketSection`.
+/// The template of a packet's record. nfacctd and `GoFlow2` read `dataLinkFrameSection`. No tested
+/// collector reads `ipHeaderPacketSection`.
 pub(crate) const SECTION: Template = Template {
     id: FIRST_ID,
     scope: 0,
@@ -23,19 +23,19 @@ pub(crate) const SECTION: Template = Template {
 };
 
 pub(crate) const SELECTION_SEQUENCE_ID: Field = (301, 8);
-/// 64 bits that fewer bytes hold (RFC 7011, 6.2), as do those of the digest.
+/// The element has 64 bits, but is sent in fewer bytes (RFC 7011, 6.2). So is the digest.
 pub(crate) const SELECTOR_ID: Field = (302, 2);
 
-/// `dataLinkFrameType`.
+/// The value of `dataLinkFrameType` for Ethernet.
 const ETHERNET: u16 = 1;
 
-/// As much of a frame as fits into a record.
+/// The beginning of a frame, as far as it fits into a record.
 pub(crate) fn of(frame: &[u8]) -> &[u8] {
     let max = RECORD_MAX - SECTION.fixed_len() - LONG_PREFIX;
     &frame[..frame.len().min(max)]
 }
 
-/// How long a packet's record is, with this section of its frame.
+/// The length of a packet's record with this section of the packet's frame.
 pub(crate) fn len(section: &[u8]) -> usize {
     SECTION.fixed_len() + prefix_len(section.len()) + section.len()
 }
@@ -58,7 +58,8 @@ pub(crate) fn encode(packet: &Packet<'_>, section: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(section);
 }
 
-/// Bytes that encode the length of a variable field: 1, or 3 for lengths from 255 on (RFC 7011, 7).
+/// The number of bytes that encode the length of a variable field: 1, or 3 for lengths from 255 on
+/// (RFC 7011, 7).
 fn prefix_len(len: usize) -> usize {
     if len < usize::from(LONG) {
         1
@@ -70,9 +71,9 @@ fn prefix_len(len: usize) -> usize {
 const LONG: u8 = 255;
 const LONG_PREFIX: usize = 3;
 
-/// NTP's format: seconds since 1900, which wrap in 2036, and 2^-32 of a second.
+/// Converts a time to NTP's format: seconds since 1900, which wrap in 2036, and units of 2^-32 s.
 fn ntp(time: Duration) -> u64 {
-    /// From 1900 to 1970.
+    /// The seconds from 1900 to 1970.
     const TO_UNIX: u64 = 2_208_988_800;
     let seconds = time.as_secs().wrapping_add(TO_UNIX) << 32;
     // Rounded up, so that a collector that rounds down reads the same nanosecond.

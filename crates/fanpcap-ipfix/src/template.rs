@@ -1,19 +1,19 @@
-//! Templates: which information elements a record has, and in how many bytes each.
+//! Templates: the information elements of a record, and the length of each in bytes.
 
 use crate::message::{Message, OPTIONS_SET, TEMPLATE_SET};
 
 /// An information element's number (IANA, IPFIX Information Elements) and its length in bytes.
 pub(crate) type Field = (u16, u16);
 
-/// The length of a field that begins with its own.
+/// The length of a field whose value begins with its own length.
 pub(crate) const VARIABLE: u16 = u16::MAX;
 
 /// The fields of a kind of record.
 #[derive(Debug)]
 pub(crate) struct Template {
-    /// Which: the id of sets with such records.
+    /// The id of the template, and of sets with its records.
     pub(crate) id: u16,
-    /// How many of the fields are the scope: 0 for data records.
+    /// How many of the fields are scope fields: 0 for data records.
     pub(crate) scope: u16,
     pub(crate) fields: &'static [Field],
 }
@@ -25,7 +25,7 @@ impl Template {
         fixed.map(|field| usize::from(field.1)).sum()
     }
 
-    /// The set in which a collector finds such templates.
+    /// The id of the set that contains such templates.
     fn set(&self) -> u16 {
         if self.scope == 0 {
             TEMPLATE_SET
@@ -34,14 +34,14 @@ impl Template {
         }
     }
 
-    /// Adds the template to a message, which must have room for it, in a set of its own: nfacctd
-    /// 1.7.7 loses its place behind the first options template of a set.
+    /// Adds the template to a message, which must have room for it. Each template is in a set of
+    /// its own, because nfacctd 1.7.7 loses its position after the first options template of a set.
     pub(crate) fn describe(&self, message: &mut Message) {
         message.close_set();
         let bytes = message.within(self.set());
         let count = u16::try_from(self.fields.len()).unwrap_or(u16::MAX);
         let head = [self.id, count, self.scope];
-        // Only a template of options has a count of scope fields.
+        // Only options templates have a count of scope fields.
         let head = if self.scope == 0 { &head[..2] } else { &head };
         let fields = self.fields.iter().flat_map(|field| [field.0, field.1]);
         for number in head.iter().copied().chain(fields) {

@@ -1,4 +1,4 @@
-//! Collectors of others count what was exported: nfacctd, nfcapd, `GoFlow2`.
+//! Collectors of other projects count what was exported: nfacctd, nfcapd and `GoFlow2`.
 
 use std::fs::{self, File};
 use std::net::UdpSocket;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const PORT: u16 = 2055;
 const PACKETS: u64 = 10_000;
-/// Ethernet, and the paper's header of 52 bytes.
+/// The Ethernet header, and the header of 52 bytes in the DiCAP paper.
 const SNAPLEN: usize = 66;
 const GOFLOW2: &str = "github.com/netsampler/goflow2/v2/cmd/goflow2@v2.2.1";
 
@@ -41,7 +41,8 @@ fn nfacctd_counts_sections() {
         let mut collector = Collector::start(command.arg("-f").arg(config), &scratch)?;
         let sent = Sent::everything(Form::Sections, 0)?;
         let log = collector.stop("INT")?;
-        // It says so for each number that it did not expect, and for what it can't read.
+        // nfacctd logs each sequence number that it did not expect, and each message that it can't
+        // read.
         ensure!(
             !log.contains("expecting flow") && !log.contains("malformed"),
             "{log}"
@@ -67,7 +68,7 @@ fn nfcapd_counts_flows() {
             sent.ip_octets
         );
         ensure!(counted.contains(&expected), "{counted}");
-        // What is lost on the way is seen.
+        // nfcapd notices a message that was lost on the way.
         let (counted, _) = nfcapd(50)?;
         ensure!(
             counted.contains("Sequence Errors: 1,") && !counted.contains(&expected),
@@ -78,7 +79,7 @@ fn nfcapd_counts_flows() {
     .unwrap();
 }
 
-/// What nfcapd says at its end, and what it was sent but for message number `lost`.
+/// What nfcapd printed at its end, and what was sent to it. Message number `lost` was not sent.
 fn nfcapd(lost: u64) -> Result<(String, Sent)> {
     let scratch = Scratch::new()?;
     let dir = scratch.file("flows");
@@ -125,7 +126,7 @@ fn goflow2_decodes_sections() {
     .unwrap();
 }
 
-/// Builds `GoFlow2`, once, below the directory of builds.
+/// Builds `GoFlow2` in a directory below the build directory, if it is not there.
 fn goflow2() -> Result<PathBuf> {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("goflow2");
     let program = dir.join("goflow2");
@@ -143,15 +144,15 @@ fn goflow2() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What was exported to a collector.
+/// Counts what was exported to a collector.
 struct Sent {
     frame_octets: u64,
     ip_octets: u64,
 }
 
 impl Sent {
-    /// Exports packets of some flows, and reports among them, no faster than the collector reads.
-    /// Message number `lost`, from 1, is not sent.
+    /// Exports packets of some flows, with reports between them, no faster than the collector
+    /// reads. Message number `lost`, counted from 1, is not sent.
     fn everything(form: Form, lost: u64) -> Result<Self> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(("127.0.0.1", PORT))?;
@@ -199,7 +200,7 @@ impl Sent {
     }
 }
 
-/// Exports how a bucket is selected, and what was counted for it.
+/// Exports how a bucket is selected, and the bucket's counts.
 fn report(exporter: &mut Exporter, bucket: u16, send: &mut impl FnMut(&[u8])) {
     let algorithm = Algorithm::Bob {
         modulus: 4096,
@@ -221,7 +222,7 @@ fn report(exporter: &mut Exporter, bucket: u16, send: &mut impl FnMut(&[u8])) {
     exporter.statistics(now(), &statistics, send);
 }
 
-/// Waits until at most so many bytes wait for the collector in its socket.
+/// Waits until at most `most` bytes wait for the collector in its socket.
 fn await_queue(most: u64) -> Result<()> {
     await_for("the collector to read", LIMIT, || {
         let (queued, lost) = socket()?.context("the collector has no socket any more")?;
@@ -230,7 +231,7 @@ fn await_queue(most: u64) -> Result<()> {
     })
 }
 
-/// The bytes in the queue of the collector's socket and the datagrams that it has lost.
+/// The bytes in the queue of the collector's socket, and the number of datagrams that it lost.
 fn socket() -> Result<Option<(u64, u64)>> {
     let table = fs::read_to_string("/proc/thread-self/net/udp")?;
     let mut rows = table
@@ -250,7 +251,7 @@ fn now() -> Duration {
     now.expect("the clock is right")
 }
 
-/// The rows of JSON in a file: how many, and the sums of their packets and bytes.
+/// For the rows of JSON in a file: their number, and the sums of their packets and bytes.
 fn rows(file: &Path) -> Result<(u64, u64, u64)> {
     let text = fs::read_to_string(file)?;
     let (mut count, mut packets, mut octets) = (0, 0, 0);
@@ -264,14 +265,14 @@ fn rows(file: &Path) -> Result<(u64, u64, u64)> {
     Ok((count, packets, octets))
 }
 
-/// A collector that runs, with what it says.
+/// A running collector, and the file with its output.
 struct Collector {
     child: Child,
     log: PathBuf,
 }
 
 impl Collector {
-    /// Starts it and waits until it listens.
+    /// Starts the collector, and waits until it listens.
     fn start(command: &mut Command, scratch: &Scratch) -> Result<Self> {
         let log = scratch.file("log");
         let file = File::create(&log)?;
@@ -289,9 +290,9 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Ends it by a signal and returns what it said.
+    /// Ends the collector by a signal. Returns what it printed.
     fn stop(&mut self, signal: &str) -> Result<String> {
-        // What it has read from its socket may still be on the way between its own processes.
+        // The collector's own processes may still be passing data to each other.
         thread::sleep(Duration::from_millis(300));
         let pid = self.child.id().to_string();
         let done = Command::new("kill").args(["-s", signal, &pid]).status()?;
@@ -314,7 +315,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // A collector that has ended is not there any more.
+        // This fails if the collector has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! What is exported, a collector reads again: any packets, reports and limits of messages.
+//! A collector must read what was exported, for any packets and reports, and at the limits of
+//! messages.
 
 mod collector;
 
@@ -9,10 +10,10 @@ use fanpcap_ipfix::{Algorithm, Exporter, Form, Packet, Selector, Statistics, Tra
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Most bytes of a message.
+/// Maximum length of a message in bytes.
 const MESSAGE_MAX: usize = 1400;
 
-/// What an exporter is given, with the frame on its own.
+/// What is passed to an exporter. The bytes of a packet's frame are separate.
 #[derive(Clone, Debug)]
 enum Given {
     Packet(Packet<'static>, Vec<u8>),
@@ -22,7 +23,7 @@ enum Given {
 }
 
 fn time() -> impl Strategy<Value = Duration> {
-    // NTP's seconds wrap in 2036.
+    // The seconds of NTP wrap in 2036.
     (0..2_085_978_496_u64, 0..1_000_000_000_u32).prop_map(|(s, ns)| Duration::new(s, ns))
 }
 
@@ -107,7 +108,7 @@ fn export(exporter: &mut Exporter, now: Duration, given: &Given, send: &mut impl
     }
 }
 
-/// Compares a record with what it was made of. Says whether the frame was cut.
+/// Compares a record with the data from which it was made. Returns whether the frame was shortened.
 fn compare(record: &Record, given: &Given) -> Result<bool, TestCaseError> {
     let scope = [record.number(301), record.number(302)];
     match given {
@@ -123,7 +124,7 @@ fn compare(record: &Record, given: &Given) -> Result<bool, TestCaseError> {
             prop_assert_eq!(nanoseconds, packet.time.subsec_nanos().into());
             let section = record.bytes(315).expect("a section");
             prop_assert_eq!(section, &frame[..section.len()]);
-            // A section is cut only where a message has no room for more.
+            // A section may be shorter than its frame only if the message was full.
             let is_cut = section.len() < frame.len();
             prop_assert!(!is_cut || section.len() > MESSAGE_MAX - 64);
             return Ok(is_cut);
@@ -219,12 +220,12 @@ fn a_packet_may_be_a_flow() {
     let mut send = |message: &[u8]| collector.read(message).unwrap();
     let frame = tcp_frame();
     exporter.packet(Duration::ZERO, &packet(&frame), &mut send);
-    // ARP, and a frame that ends within its header.
+    // An ARP frame, and a frame that ends within its header.
     let mut other = frame.clone();
     other[12..14].copy_from_slice(&[8, 6]);
     exporter.packet(Duration::ZERO, &packet(&other), &mut send);
     exporter.packet(Duration::ZERO, &packet(&frame[..20]), &mut send);
-    // A record of flows does not say which selector it is of.
+    // A record of a flow contains no selector.
     let statistics = Statistics {
         time: Duration::ZERO,
         revision: 1,
@@ -257,7 +258,7 @@ fn a_packet_may_be_a_flow() {
     }
 }
 
-/// At which of `times` templates are sent, if a packet is at each.
+/// The times at which templates are sent, if a packet is exported at each of `times`.
 fn described(transport: Transport, times: &[u64]) -> Vec<u64> {
     let mut exporter = Exporter::new(7, Form::Sections, transport);
     let mut described = Vec::new();
@@ -265,7 +266,7 @@ fn described(transport: Transport, times: &[u64]) -> Vec<u64> {
         let now = Duration::from_secs(*time);
         exporter.packet(now, &packet(&[]), &mut |_| ());
         exporter.flush(now, &mut |message| {
-            // The first set's id.
+            // The id of the first set.
             if message[16..18] == [0, 2] {
                 described.push(*time);
             }

@@ -40,7 +40,7 @@ impl Claims {
         self.0[bucket % BUCKETS]
     }
 
-    /// How many buckets have packets that the node captures.
+    /// In how many buckets the node captures packets.
     pub fn count(&self) -> usize {
         let mine = self.0.iter().filter(|claim| **claim != Claim::Elsewhere);
         mine.count()

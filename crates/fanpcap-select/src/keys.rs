@@ -37,8 +37,8 @@ pub(crate) fn flow_tree() -> Option<Tree> {
     tree.ok()
 }
 
-/// The factor that mixes a flow's hash with `initial`. The bucket of [`Key::Flow`] is in bits of
-/// the product.
+/// The factor that mixes a flow's hash with `initial`. The bucket of [`Key::Flow`] is in the upper
+/// bits of the product.
 pub(crate) const FLOW_FACTOR: u32 = 0x9e37_79b1;
 pub(crate) const FLOW_SHIFT: u32 = 20;
 const _: () = assert!(BUCKETS == 1 << (u32::BITS - FLOW_SHIFT));

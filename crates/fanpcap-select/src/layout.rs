@@ -27,8 +27,8 @@ pub mod control {
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
-    /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
-    /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
+    /// 64 bits each, for the last beacon: its sequence, the time in it in nanoseconds of TAI, and
+    /// the time at which it came in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
     /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
     /// devices may receive copies of the beacon.
@@ -137,7 +137,7 @@ pub struct Lanes {
 const QUEUES_MAX: u8 = 64;
 
 impl Lanes {
-    /// No queue has a lane of its own. For a hook where several CPUs may serve one queue (the
+    /// No queue has a lane of its own. This is for a hook where several CPUs serve a queue (the
     /// kernel's generic XDP).
     pub const SHARED: Self = Self {
         own: 0,

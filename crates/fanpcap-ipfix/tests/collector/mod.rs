@@ -1,10 +1,10 @@
-//! A collector for the tests: reads messages by the templates in them, and counts what is wrong.
+//! A collector for tests. It reads messages by the templates in them, and finds errors in them.
 
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, ensure};
 
-/// A record: its template, and its fields by the numbers of their elements.
+/// A record: the id of its template, and its fields by the numbers of the information elements.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub(crate) template: u16,
@@ -13,7 +13,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The element's value as a number.
+    /// The value of an element as a number.
     pub(crate) fn number(&self, element: u16) -> Option<u64> {
         let bytes = self.bytes(element)?;
         let number = bytes
@@ -22,14 +22,14 @@ impl Record {
         (bytes.len() <= 8).then_some(number)
     }
 
-    /// The element's value.
+    /// The value of an element.
     pub(crate) fn bytes(&self, element: u16) -> Option<&[u8]> {
         let field = self.fields.iter().find(|field| field.0 == element)?;
         Some(&field.1)
     }
 }
 
-/// What a collector knows of an observation domain.
+/// The state of a collector for one observation domain.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     templates: HashMap<u16, (u16, Vec<(u16, u16)>)>,
@@ -42,7 +42,8 @@ impl Collector {
     /// Reads a message.
     ///
     /// # Errors
-    /// It breaks a rule of RFC 7011, or its sequence number is not the number of records before.
+    /// The message breaks a rule of RFC 7011, or its sequence number is not the number of earlier
+    /// records.
     pub(crate) fn read(&mut self, message: &[u8]) -> Result<()> {
         let mut rest = message;
         ensure!(short(&mut rest)? == 10, "version");
