@@ -112,7 +112,7 @@ pub enum Mode {
     Capture,
 }
 
-/// What coordinates a cluster.
+/// The coordination engine of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Engine {
     /// The control protocol over UDP.

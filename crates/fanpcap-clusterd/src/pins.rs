@@ -412,7 +412,7 @@ fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// How often an agent waits for another agent to unlock, and how long it waits each time.
+/// How many times an agent tries to get the lock, and how long it waits after each try.
 const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 

@@ -47,9 +47,9 @@ pub enum Proof {
 pub struct Tls {
     /// How both sides authenticate.
     pub proof: Proof,
-    /// For connections that this side makes.
+    /// The configuration for connections that this side makes.
     pub client: Arc<ClientConfig>,
-    /// For connections that this side accepts.
+    /// The configuration for connections that this side accepts.
     pub server: Arc<ServerConfig>,
 }
 

@@ -30,10 +30,10 @@ use super::topology_follower::TopologyUpdate;
 use crate::dicap::{Datagram, Receiver as DicapReceiver};
 use crate::keyring::Keyring;
 
-/// How often records are delivered, in nanoseconds.
+/// The time between two deliveries of records, in nanoseconds.
 const TICK: u64 = 50_000_000;
 
-/// How often there is a status, in nanoseconds.
+/// The time between two statuses, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
 /// Messages that are taken before the clock is read again.

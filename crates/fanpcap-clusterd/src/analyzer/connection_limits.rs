@@ -61,7 +61,7 @@ pub(super) struct ConnectionSlot {
 /// Why a connection may not go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoSlot {
-    /// It was displaced by a newer connection.
+    /// A newer connection displaced this one.
     Displaced,
     /// There are [`PROVEN`] proven connections, and no network has more than [`FEW`] of them.
     Full,

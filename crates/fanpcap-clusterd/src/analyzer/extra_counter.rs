@@ -9,7 +9,7 @@ pub(super) struct ExtraCounter {
     /// The counter's key in JSON. The status line has spaces in place of the underscores.
     pub(super) name: &'static str,
     pub(super) metric: &'static str,
-    /// What it counts.
+    /// What the counter counts.
     pub(super) help: &'static str,
     pub(super) kind: Kind,
 }

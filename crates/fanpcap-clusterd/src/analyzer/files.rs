@@ -153,8 +153,8 @@ impl Files {
                 // A part of a block may have been written.
                 let _ = open.file.set_len(open.bytes);
                 if open.is_empty {
-                    // Without this, a new empty file each second would make old files with packets
-                    // be removed.
+                    // An empty file is removed. Otherwise each second would add an empty file, and
+                    // old files with packets would be removed for these.
                     let _ = fs::remove_file(&open.path);
                 }
                 self.unwritten += self.buffered;

@@ -13,7 +13,7 @@ use crate::conf::Conf;
 use crate::coordination::OperatorSide;
 use crate::engine;
 
-/// How often the topology is read.
+/// The time between two readings of the topology.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The result of reading the topology.

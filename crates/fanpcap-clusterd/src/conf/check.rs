@@ -404,7 +404,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, self.entry(Key::Node)))
     }
 
-    /// Refuses packets in turn from several devices: nodes would see them in different orders.
+    /// Refuses `round_robin` with several devices: nodes would see the packets in different orders.
     fn check_turns(&self, conf: &Conf) -> Result<(), Report> {
         if conf.devices.len() < 2 || conf.selection.key != SelectionKey::RoundRobin {
             return Ok(());

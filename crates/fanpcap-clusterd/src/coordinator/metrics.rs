@@ -9,7 +9,7 @@ use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 use crate::cluster::status;
 use crate::textfile::{Metric, Textfile, families};
 
-/// How often the file is written.
+/// The time between two writes of the file.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Writes a coordinator's metrics to a file.

@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// within 100 ms.
 const AT_ONCE: u64 = 20_000_000;
 
-/// How often the counts are read at most for one report.
+/// Maximum number of times that the counts are read for one report.
 const READINGS: usize = 5;
 
 /// Reports the node's counts to the analyzers.

@@ -58,7 +58,7 @@ impl Stream {
         self.listener.set_numbers(numbers);
     }
 
-    /// Begins anew, because the device has another BPF program.
+    /// Starts again, because the device has another BPF program.
     pub(super) fn restart(&mut self) {
         self.listener.restart();
         self.since = Instant::now();

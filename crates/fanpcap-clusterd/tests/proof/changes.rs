@@ -32,7 +32,7 @@ const COURSE: [Change; 6] = [
     Change::Join,
 ];
 
-/// By rounding, this many more buckets may move than the nodes' shares change.
+/// Because of rounding, up to this many more buckets may move than the nodes' shares require.
 const ROUNDING: usize = 3;
 
 /// The sums over all changes.

@@ -30,7 +30,8 @@ use question::Question;
 /// Packets a second that are sent. Each of six nodes receives all of them.
 const RATE: u64 = 20_000;
 
-/// By rounding, a node's share may differ from its weight's share by this many buckets.
+/// Because of rounding, a node's share may differ from its weight's share by up to this many
+/// buckets.
 const ROUNDING: usize = 8;
 
 /// The time between two events.

@@ -12,8 +12,7 @@ use crate::error::CallError;
 use crate::kv::{Keys, Operation, Replaced};
 use crate::lease::Lease;
 
-/// In each round with a multiple of this number, the node's key is checked: it may have been
-/// deleted.
+/// The node's key is checked once in this many rounds, because it may have been deleted.
 const LOOK: u32 = 10;
 
 /// How many times one round tries to replace a key that others change at the same time.
