@@ -409,7 +409,7 @@ mod tests {
         let (captured, _, mut places) = healthy();
         let packets = [100, 5, 5];
         assert_eq!(outcomes(&captured, &packets, &places)[0], Fail);
-        places.largest = 90;
+        places.largest = 400;
         assert_eq!(outcomes(&captured, &packets, &places)[0], Open);
         (places.largest, places.flows) = (3, 10);
         assert_eq!(outcomes(&captured, &packets, &places)[0], Open);
