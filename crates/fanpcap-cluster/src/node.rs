@@ -196,7 +196,7 @@ impl Node {
         if revision < newest {
             let offered = revision;
             let mut commands = vec![Command::Say(NodeNotice::Older { offered, newest })];
-            // An engine whose data are an old copy has an old acknowledgement, too.
+            // An engine that was restored from an old copy has an old acknowledgement.
             commands.extend(self.current.map(Command::Acknowledge));
             return commands;
         }

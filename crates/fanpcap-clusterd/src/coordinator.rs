@@ -33,8 +33,7 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// Writes metrics for Prometheus to a file every second, and replaces the file at once: for
-    /// node_exporter's textfile collector
+    /// Writes metrics for Prometheus to a file every second: for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 }

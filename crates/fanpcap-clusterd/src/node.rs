@@ -58,8 +58,7 @@ pub(crate) struct Arguments {
     /// off the machine
     #[arg(long)]
     force: bool,
-    /// Writes counters for Prometheus to a file every second, and replaces the file at once: for
-    /// node_exporter's textfile collector
+    /// Writes counters for Prometheus to a file every second: for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Removes the selection from the devices and ends; other nodes' packets are no longer dropped

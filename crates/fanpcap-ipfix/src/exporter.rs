@@ -155,7 +155,7 @@ impl Exporter {
         }
     }
 
-    /// Passes the message that is not full to `send`. The caller does this at least once a second.
+    /// Passes the unfinished message to `send`. The caller does this at least once a second.
     pub fn flush(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         if self.message.is_empty() {
             return;

@@ -113,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// The same endpoint with another version of the protocol. It also supports the version before.
+    /// The same endpoint with another version of the protocol. The endpoint also supports that version's predecessor.
     #[must_use]
     pub fn with_version(mut self, version: u8) -> Self {
         self.version = version;
