@@ -93,7 +93,7 @@ pub struct Write {
     pub topology: Box<Topology>,
     /// The revision that it replaces; `None` if there must be none.
     pub replaces: Option<Revision>,
-    /// What it changes: the line in the audit log.
+    /// What the new topology changes, for the line in the audit log.
     pub change: Change,
 }
 

@@ -58,7 +58,8 @@ pub(crate) struct Arguments {
     /// off the machine
     #[arg(long)]
     force: bool,
-    /// Writes counters for Prometheus to a file every second: for node_exporter's textfile collector
+    /// Writes counters for Prometheus to a file every second: for node_exporter's textfile
+    /// collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Removes the selection from the devices and ends; other nodes' packets are no longer dropped

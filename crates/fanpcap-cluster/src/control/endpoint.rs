@@ -113,7 +113,8 @@ impl Endpoint {
         }
     }
 
-    /// The same endpoint with another version of the protocol. The endpoint also supports that version's predecessor.
+    /// The same endpoint with another version of the protocol. The endpoint also supports that
+    /// version's predecessor.
     #[must_use]
     pub fn with_version(mut self, version: u8) -> Self {
         self.version = version;

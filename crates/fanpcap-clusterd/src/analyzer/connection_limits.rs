@@ -104,8 +104,8 @@ impl ConnectionLimits {
     }
 
     /// Waits until few displaced connections are left, because strangers can connect faster than
-    /// threads end. Strangers can't make this wait longer: after `end`, all reads return, and the
-    /// kernel resets a connection whose other side still sends.
+    /// threads end. Strangers can't prolong this: after `end`, all reads return, and the kernel
+    /// resets a connection whose other side still sends.
     fn await_ends(&self) {
         let open = self.open();
         let waited = self.0.ended.wait_while(open, |it| it.ending >= ENDING);

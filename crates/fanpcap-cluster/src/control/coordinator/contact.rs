@@ -32,7 +32,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether a node or a coordinator was heard recently, or there is no other coordinator.
+    /// Whether this coordinator has recently heard from a node or from another coordinator, or is
+    /// the only coordinator.
     pub(super) fn is_in_touch(&self, now: Duration) -> bool {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }

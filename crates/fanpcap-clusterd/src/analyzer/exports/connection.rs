@@ -34,8 +34,8 @@ enum CollectorSocket {
     Tcp(Option<TcpStream>),
 }
 
-/// Whether a collector listens, over UDP. If none does, its machine refuses each datagram (ICMP),
-/// and a later system call fails with `ECONNREFUSED`.
+/// Whether a collector listens, over UDP. If none listens, the machine at this address refuses each
+/// datagram (ICMP), and a later system call fails with `ECONNREFUSED`.
 #[derive(Clone, Copy, Debug)]
 enum UdpState {
     Reachable,
