@@ -49,7 +49,10 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
         let all = found(&stage)?;
         ensure!(all.len() == 1 && all[0].0 == "silent-device", "{all:?}");
         let fix = all[0].1.strip_prefix("ip ").context("a command")?;
-        stage.mirror.on_node(0, || veth::ip(fix))?;
+        stage.mirror.on_node(0, || {
+            veth::ip(fix)?;
+            veth::await_up(MONITOR)
+        })?;
         ensure!(found(&stage)?.is_empty(), "its command mends it");
         Ok(())
     })
