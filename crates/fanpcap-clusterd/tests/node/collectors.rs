@@ -180,14 +180,15 @@ impl Cluster {
         collectors.iter().try_for_each(|it| it.await_read(sums))?;
         // A collector's own processes may still be passing data to each other.
         thread::sleep(Duration::from_millis(500));
+        let mut wrong = Vec::new();
         for collector in collectors {
             let kind = collector.kind;
             let (written, expected) = (collector.stop()?, kind.expected(sums));
-            ensure!(
-                written == expected,
-                "{kind:?}: {written:?}, not {expected:?}"
-            );
+            if written != expected {
+                wrong.push(format!("{kind:?}: {written:?}, not {expected:?}"));
+            }
         }
+        ensure!(wrong.is_empty(), "{wrong:?}, of {sums:?}");
         Ok(())
     }
 
