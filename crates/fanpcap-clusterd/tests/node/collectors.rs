@@ -167,7 +167,7 @@ impl Cluster {
     fn await_options(&self, collectors: &[Collector]) -> Result<()> {
         for collector in collectors {
             let wait = await_for("records of options", LIMIT, || {
-                let is_known = |count| count == NODES as u64 * BUCKETS;
+                let is_known = |count| count >= NODES as u64 * BUCKETS;
                 Ok(collector.options()?.is_none_or(is_known).then_some(()))
             });
             wait.with_context(|| format!("{:?}: {:?}", collector.kind, collector.options()))?;

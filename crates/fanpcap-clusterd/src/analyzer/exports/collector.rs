@@ -18,6 +18,8 @@ pub(super) struct Collector {
     transport: Transport,
     /// When the last message was sent that was not full.
     flushed: Duration,
+    /// When the templates were sent that the collector needs first.
+    opened: Duration,
     /// The topology whose selectors were exported, and the time of that export. A collector that
     /// was restarted since then lacks the selectors.
     described: Option<(Revision, Duration)>,
@@ -25,6 +27,9 @@ pub(super) struct Collector {
 
 /// The longest time that a record waits for its message to become full.
 const FLUSH: Duration = Duration::from_millis(500);
+/// The time from the templates to the first selectors. On a busy machine `GoFlow2` may read the
+/// templates more than 100 ms after they came.
+const SETTLE: Duration = Duration::from_secs(1);
 /// Over UDP, selectors are exported again after this time, because UDP may lose them.
 const REPEAT: Duration = Duration::from_secs(600);
 
@@ -40,6 +45,7 @@ impl Collector {
             connection: CollectorConnection::open(target)?,
             transport: target.transport,
             flushed: now,
+            opened: now,
             described: None,
         };
         collector.connect(now);
@@ -82,7 +88,8 @@ impl Collector {
             let is_old = now < at || now - at >= REPEAT;
             last == revision && !(is_old && self.transport == Transport::Udp)
         });
-        if is_described || !self.connection.is_open() {
+        let is_new = now >= self.opened && now - self.opened < SETTLE;
+        if is_described || is_new || !self.connection.is_open() {
             return false;
         }
         self.described = Some((revision, now));
@@ -137,6 +144,7 @@ impl Collector {
             }
             Outcome::Reachable => {}
         }
+        self.opened = now;
         self.described = None;
     }
 }
@@ -239,29 +247,31 @@ mod tests {
         let address = free_address();
         let listener = UdpSocket::bind(address).unwrap();
         let mut collector = open(Transport::Udp, address);
-        assert!(collector.describe(at(0), Revision(1)));
-        assert!(!collector.describe(at(0), Revision(1)));
+        assert!(!collector.describe(at(999), Revision(1)));
+        assert!(collector.describe(at(1000), Revision(1)));
+        assert!(!collector.describe(at(1000), Revision(1)));
         drop(listener);
         for number in 1..=3 {
-            collector.packet(at(10 * number), &packet(&[1]));
-            collector.flush(at(10 * number));
+            let time = at(1000 + 10 * number);
+            collector.packet(time, &packet(&[1]));
+            collector.flush(time);
         }
         // The collector's machine has refused the first message, so the others were not sent.
         assert_eq!(collector.counts(), [3, 0, 0, 3]);
-        assert!(!collector.describe(at(40), Revision(1)));
+        assert!(!collector.describe(at(1040), Revision(1)));
         let listener = UdpSocket::bind(address).unwrap();
         listener.set_read_timeout(Some(LIMIT)).unwrap();
-        collector.tend(at(200));
-        collector.tend(at(1100));
+        collector.tend(at(1200));
+        collector.tend(at(2100));
         let mut message = [0; 1500];
         listener.recv(&mut message).unwrap();
         assert_eq!(message[16..18], [0, 2]);
-        collector.tend(at(1200));
-        assert!(collector.describe(at(1200), Revision(1)));
-        collector.packet(at(1201), &packet(&[1]));
-        collector.flush(at(1201));
+        collector.tend(at(2200));
+        collector.packet(at(2201), &packet(&[1]));
+        collector.flush(at(2201));
         listener.recv(&mut message).unwrap();
         assert_eq!((header(&message), message[16]), ((10, 3), 1));
+        assert!(collector.describe(at(3200), Revision(1)));
         assert_eq!(collector.counts(), [4, 0, 0, 3]);
     }
 
@@ -270,7 +280,7 @@ mod tests {
         let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
         listener.set_read_timeout(Some(LIMIT)).unwrap();
         let mut collector = open(Transport::Udp, listener.local_addr().unwrap());
-        assert!(collector.describe(at(0), Revision(1)));
+        assert!(collector.describe(at(1000), Revision(1)));
         let mut message = [0; 1500];
         listener.recv(&mut message).unwrap();
         collector.tend(at(19_999));
@@ -279,8 +289,8 @@ mod tests {
         assert_eq!(message[16..18], [0, 2]);
         listener.set_nonblocking(true).unwrap();
         assert!(listener.recv(&mut message).is_err());
-        assert!(!collector.describe(at(599_999), Revision(1)));
-        assert!(collector.describe(at(600_000), Revision(1)));
+        assert!(!collector.describe(at(600_999), Revision(1)));
+        assert!(collector.describe(at(601_000), Revision(1)));
     }
 
     #[test]

@@ -13,9 +13,16 @@ import threading
 import ipfix
 
 LOCK = threading.Lock()
-COUNTS = {"connections": 0, "packets": 0, "octets": 0, "selectors": 0, "unknown": 0, "gaps": 0}
+COUNTS = {"connections": 0, "packets": 0, "octets": 0, "unknown": 0, "gaps": 0}
+# Domains, revisions and buckets of which it is known how packets are selected.
+SELECTORS = set()
 # By domain, revision and bucket: what was observed and selected.
 STATISTICS = {}
+
+
+def key(domain, record):
+    """Returns what a record of options is about."""
+    return domain, record["selectionSequenceId"], record["selectorId"]
 
 
 def take(domain, record):
@@ -24,10 +31,9 @@ def take(domain, record):
         COUNTS["packets"] += 1
         COUNTS["octets"] += record["dataLinkFrameSize"]
     elif "selectorAlgorithm" in record:
-        COUNTS["selectors"] += 1
+        SELECTORS.add(key(domain, record))
     elif "selectorIdTotalPktsObserved" in record:
-        key = domain, record["selectionSequenceId"], record["selectorId"]
-        STATISTICS[key] = (
+        STATISTICS[key(domain, record)] = (
             record["selectorIdTotalPktsObserved"],
             record["selectorIdTotalPktsSelected"],
         )
@@ -72,10 +78,11 @@ def write(path):
     with LOCK:
         observed, selected = {}, 0
         for (_domain, revision, bucket), (saw, took) in STATISTICS.items():
-            key = revision, bucket
-            observed[key] = max(saw, observed.get(key, 0))
+            of = revision, bucket
+            observed[of] = max(saw, observed.get(of, 0))
             selected += took
-        counts = dict(COUNTS, observed=sum(observed.values()), selected=selected)
+        sums = {"observed": sum(observed.values()), "selected": selected}
+        counts = dict(COUNTS, selectors=len(SELECTORS), **sums)
     with open(path + ".new", "w", encoding="ascii") as file:
         json.dump(counts, file)
     os.rename(path + ".new", path)

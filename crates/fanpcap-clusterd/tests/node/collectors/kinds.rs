@@ -98,10 +98,12 @@ impl Kind {
     }
 
     /// What the collector must write for these frames. Two collectors count the length in the IP
-    /// header, and two count the length of the frame.
+    /// header, and two count the length of the frame. For each frame that is not IP, nfacctd counts a
+    /// packet without bytes.
     pub(super) fn expected(self, sums: &Sums) -> Written {
         let (packets, octets) = match self {
-            Self::Nfacctd | Self::Nfcapd => (sums.ip_packets, sums.ip_octets),
+            Self::Nfacctd => (sums.frames, sums.ip_octets),
+            Self::Nfcapd => (sums.ip_packets, sums.ip_octets),
             Self::Goflow2 | Self::Ipfix => (sums.frames, sums.octets),
         };
         Written { packets, octets }
@@ -181,10 +183,13 @@ impl Kind {
 }
 
 fn nfacctd_config(port: &str, dir: &Path) -> String {
-    // At each full hour nfacctd writes its data, and then continues in the same file.
+    // At each full hour nfacctd writes its data, and then continues in the same file. If another
+    // node's fragment comes before the first fragment of its datagram, nfacctd 1.7.7 counts it
+    // twice: when it comes, and with the first fragment. With `nfacctd_ext_sampling_rate` it does
+    // not.
     format!(
         "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {port}\n\
-         nfacctd_disable_checks: false\nplugins: print\nprint_refresh_time: 3600\n\
+         nfacctd_disable_checks: false\nnfacctd_ext_sampling_rate: 1\nplugins: print\nprint_refresh_time: 3600\n\
          print_output: json\nprint_output_file: {}\nprint_output_file_append: true\n\
          aggregate: src_host, dst_host, src_port, dst_port, proto\n",
         dir.join(ROWS).display()
