@@ -3,11 +3,10 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::{self, SIGKILL};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::veth::ip;
@@ -345,48 +344,6 @@ fn errors_say_what_is_wrong() -> Result<()> {
             "{refused}"
         );
         ensure!(has(BEFORE)?);
-        Ok(())
-    })
-}
-
-#[test]
-#[ignore = "needs root: a network namespace"]
-fn a_journal_of_an_earlier_build_is_followed_only_when_that_is_asked_for() -> Result<()> {
-    within(|| {
-        // Create a journal where an earlier build kept it. A container that shares /run/fanpcap can
-        // write to this place.
-        let number = fanpcap_linux::process::netns::inode()?.to_string();
-        let run = Directory::open(Path::new("/run"))?;
-        let base = match run.is_in_memory()? {
-            true => "/run",
-            false => "/dev/shm",
-        };
-        let earlier = PathBuf::from(base).join("fanpcap/tune").join(number);
-        fs::create_dir_all(&earlier)?;
-        ethtool(&format!("-L {DEVICE} rx 2"))?;
-        let link = fanpcap_linux::interface::index(DEVICE).context("the device")?;
-        let address = fanpcap_linux::netlink::link::get(link)?.address;
-        let channels = |rx| format!("rx={rx},tx=4,other=0,combined=0");
-        let text = format!(
-            "fanpcap journal 1\ndevice {DEVICE} {address} veth\nchange channels {} {} stays\n",
-            channels(4),
-            channels(2)
-        );
-        let journal = earlier.join(format!("{link}.journal"));
-        fs::write(&journal, text)?;
-        let told = said(&tune(&[DEVICE, "--restore"])?, true)?;
-        ensure!(told.contains("nothing to put back"), "{told}");
-        ensure!(
-            told.contains(&format!(
-                "an earlier build has left the journal {}",
-                journal.display()
-            )),
-            "{told}"
-        );
-        ensure!(has(AFTER)? && journal.exists(), "it was followed: {told}");
-        let told = said(&tune(&[DEVICE, "--restore", "--earlier"])?, true)?;
-        ensure!(has(BEFORE)? && !journal.exists(), "{told}");
-        ensure!(!earlier.exists());
         Ok(())
     })
 }

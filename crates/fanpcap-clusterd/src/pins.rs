@@ -19,7 +19,6 @@
 //! A set of maps is pinned before the link runs its BPF program. A set is found by the number of
 //! the BPF program that the link runs. So if an agent dies at any step, the link's set is complete.
 
-mod earlier_build;
 mod state;
 
 use std::ffi::OsStr;
@@ -39,7 +38,6 @@ use fanpcap_linux::process::netns;
 use fanpcap_xdp::TURN;
 use fanpcap_xdp::selection::{self, BPF, CLUSTER, LINK, NEXT};
 
-use earlier_build::EarlierBuild;
 pub(crate) use state::{AgentState, ProgramSet};
 
 /// The directory with the lock for mounting.
@@ -86,13 +84,6 @@ impl DevicePins {
         // Without this lock, another agent could remove the directories again, or unmount the file
         // system.
         let _turn = turn()?;
-        if let Some((path, file)) = earlier_build::lock_of_agent(&netns, ifindex) {
-            bail!(
-                "{}: one of an earlier build, or a process in a container that has all of \
-                 /run/fanpcap: end it, and give containers /run/fanpcap/v7 alone",
-                in_use(&path.join(&netns), ifindex, &file)
-            );
-        }
         let (directory, path) = private(&netns)?;
         let name = selection::lock(ifindex);
         let lock = lock_file(&directory, &name)?;
@@ -119,7 +110,7 @@ impl DevicePins {
         let fd = match open(&self.pins, LINK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget_all_but(None)?;
-                return self.take_over();
+                return Ok(None);
             }
             opened => opened.context("opening the pin of an earlier agent's link")?,
         };
@@ -131,28 +122,6 @@ impl DevicePins {
         let set = link.program_id()?.to_string();
         let set = self.pins.enter(OsStr::new(&set)).ok();
         Ok(Some(EarlierAgent { link, set }))
-    }
-
-    /// Takes over the link of an agent of an earlier build, from the directory where containers may
-    /// write.
-    fn take_over(&self) -> Result<Option<EarlierAgent>> {
-        let Some(earlier_build) = EarlierBuild::find(&self.netns, self.ifindex) else {
-            return Ok(None);
-        };
-        if let Some(link) = &earlier_build.link {
-            if let Some(next) = &earlier_build.next {
-                pin(&self.pins, NEXT, next.as_fd())?;
-            }
-            self.set_state(&AgentState {
-                promiscuous: earlier_build.promiscuous,
-                ..AgentState::default()
-            })?;
-            pin(&self.pins, LINK, link.as_fd())?;
-        }
-        earlier_build.remove();
-        Ok(earlier_build
-            .link
-            .map(|link| EarlierAgent { link, set: None }))
     }
 
     /// The array with the BPF program that gets the node's packets. All BPF programs of the device
@@ -286,21 +255,13 @@ impl Drop for DevicePins {
 /// namespace. Changes nothing.
 pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     let netns = netns::inode()?.to_string();
-    let found =
-        root::find_state(CLUSTER).and_then(|cluster| find_locked(&cluster, &netns, ifindex));
-    let is_taken = match found {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        found => found?.is_some(),
-    };
-    Ok(is_taken || earlier_build::lock_of_agent(&netns, ifindex).is_some())
-}
-
-/// The lock file of a device, in the agents' directory; `None` if no process has the lock.
-fn find_locked(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
     let name = selection::lock(ifindex);
-    let file = root::enter(cluster, netns)?.file(OsStr::new(&name), Access::Read)?;
-    let is_taken = file.as_ref().map_or(Ok(false), lock::is_taken)?;
-    Ok(file.filter(|_| is_taken))
+    let found = root::find_state(CLUSTER)
+        .and_then(|cluster| root::enter(&cluster, &netns)?.file(OsStr::new(&name), Access::Read));
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => found?.as_ref().map_or(Ok(false), lock::is_taken),
+    }
 }
 
 /// Text that names the process with the lock of a device, if /proc shows that process.

@@ -51,12 +51,6 @@ pub struct Arguments {
     /// if no device is named
     #[arg(long)]
     restore: bool,
-    /// With --restore: undo the changes in the journal of an earlier build, in /run/fanpcap/tune
-    ///
-    /// Root of a container that shares /run/fanpcap may have written that journal. So read the
-    /// journal first.
-    #[arg(long, requires_all = ["restore", "device"])]
-    earlier: bool,
     /// Wait until this process or this command ends, then undo the changes
     #[arg(long = "while", value_name = "PID", requires = "apply")]
     while_runs: Option<u32>,
@@ -115,9 +109,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return put_back::all();
     };
     let device = Device::open(name)?;
-    if arguments.earlier {
-        return put_back::earlier(&device);
-    }
     if arguments.restore {
         return put_back::one(&device);
     }

@@ -127,18 +127,6 @@ pub fn find_state(name: &str) -> io::Result<Directory> {
     enter(&enter(&open_base(&base)?, STATE)?, name)
 }
 
-/// Opens the directory `name` beside the root, where earlier builds kept the state. A container
-/// that shares the whole of `/run/fanpcap` may have written anything into this directory. Returns
-/// the directory and its path.
-///
-/// # Errors
-/// As [`find_state`].
-pub fn find_earlier_state(name: &str) -> io::Result<(Directory, PathBuf)> {
-    let base = base(Path::new(RUN), Path::new(SHM), &[NAME])?;
-    let found = enter(&enter(&open_base(&base)?, NAME)?, name)?;
-    Ok((found, base.join(NAME).join(name)))
-}
-
 /// Returns the reason why no member has a page, in brackets for the end of a message. The text is
 /// empty unless the root is untrusted.
 pub fn distrust() -> String {

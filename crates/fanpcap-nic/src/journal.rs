@@ -13,7 +13,6 @@ use entry::{Change, Content};
 use place::Guard;
 pub(crate) use place::change_irqbalance;
 pub use place::{Hold, Place, all_changes, forget, journals};
-use std::path::PathBuf;
 
 /// The journal of a device, and the right to change the device and the journal.
 #[derive(Debug)]
@@ -81,22 +80,6 @@ impl Journal {
             }
         }
         Self::at(Place::of(device)?)
-    }
-
-    /// Opens the journal that an earlier build left for this device; `None` if there is no such
-    /// journal. Root of a container that shares `/run/fanpcap` may have written that journal, so
-    /// call this only at the user's request.
-    ///
-    /// # Errors
-    /// [`DeviceError`].
-    pub fn open_earlier(device: &Device) -> Result<Option<Self>, DeviceError> {
-        Place::of_earlier(device).map(Self::at).transpose()
-    }
-
-    /// The path of the journal that an earlier build left for this device; `None` if there is no
-    /// such journal.
-    pub fn earlier(device: &Device) -> Option<PathBuf> {
-        Place::of_earlier(device).map(|place| place.path())
     }
 
     fn at(place: Place) -> Result<Self, DeviceError> {

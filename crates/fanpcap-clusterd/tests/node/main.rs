@@ -6,7 +6,6 @@ mod doctor;
 mod distribution;
 mod behind;
 mod refusals;
-mod earlier;
 mod capture;
 mod embedded;
 mod beacons;

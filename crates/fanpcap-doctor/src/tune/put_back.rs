@@ -47,33 +47,7 @@ pub(super) fn journal(device: &Device) -> Result<Journal> {
 /// Undoes all changes on a device, except those that a living process needs.
 pub(super) fn one(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
-    let status = undo(device, journal(device)?)?;
-    if let Some(path) = Journal::earlier(device) {
-        let path = path.display();
-        text::say(&format!(
-            "{name}: an earlier build has left the journal {path}. Containers that share /run/fanpcap may have \
-             written this journal, so it was not used. If the journal is yours, 'fanpcap tune {name} \
-             --restore --earlier' puts back the values in it"
-        ))?;
-    }
-    Ok(status)
-}
-
-/// Undoes the changes in the journal of an earlier build.
-pub(super) fn earlier(device: &Device) -> Result<ExitCode> {
-    let name = &device.name;
-    let journal = Journal::open_earlier(device).map_err(|error| anyhow!("{name}: {error}"))?;
-    match journal {
-        Some(journal) => undo(device, journal),
-        None => {
-            text::say(&format!("{name}: no earlier build has left a journal"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-fn undo(device: &Device, mut journal: Journal) -> Result<ExitCode> {
-    let name = &device.name;
+    let mut journal = journal(device)?;
     let undone = journal.restore(&Settings(device));
     let mut page = text::undone(name, &undone);
     page += &text::journal(&journal, &[]);

@@ -17,19 +17,13 @@ pub(super) unsafe trait Described: Default {}
 
 pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     let mut described = T::default();
-    fill(fd, &mut described)?;
-    Ok(described)
-}
-
-/// Fills `described`. The caller may have set addresses in this struct. Each of these addresses
-/// must point to memory that lives through the call and is as large as the struct declares.
-pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),
         len: u32::try_from(size_of::<T>()).unwrap_or(0),
-        info: (&raw mut *described).expose_provenance() as u64,
+        info: (&raw mut described).expose_provenance() as u64,
     };
-    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr).map(drop)
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    Ok(described)
 }
 
 /// Kind, sizes and flags of a map, in the kernel's numbers (linux/bpf.h).

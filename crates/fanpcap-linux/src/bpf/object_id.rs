@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-use super::info::{self, Described, MapInfo};
+use super::info::{self, MapInfo};
 use super::{Attributes, bpf};
 use crate::errno::owned;
 
@@ -38,23 +38,6 @@ impl ObjectId {
     /// `EINVAL` when `fd` is not a map.
     pub fn of_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         info::of::<MapInfo>(fd).map(|map| Self::Map(map.id))
-    }
-
-    /// Returns the maps that the BPF program with this id uses. Needs `CAP_SYS_ADMIN`.
-    ///
-    /// # Errors
-    /// `ENOENT` when no BPF program has this id, `EPERM` without the capability.
-    pub fn maps_of_program(id: u32) -> io::Result<BTreeSet<Self>> {
-        let program = open_program(id)?;
-        let mut maps = [0_u32; MAPS_MAX as usize];
-        let mut of = ProgramMaps {
-            count: MAPS_MAX,
-            maps: maps.as_mut_ptr().expose_provenance() as u64,
-            ..ProgramMaps::default()
-        };
-        info::fill(program.as_fd(), &mut of)?;
-        let count = usize::try_from(of.count).unwrap_or(0);
-        Ok(maps.into_iter().take(count).map(Self::Map).collect())
     }
 
     /// Finds the maps with values of `value_len` bytes for which a process has descriptors. Returns
@@ -131,21 +114,6 @@ pub(super) fn open_program(id: u32) -> io::Result<OwnedFd> {
 
 // SAFETY: the part of union bpf_attr for BPF_*_GET_*_ID, without addresses.
 unsafe impl Attributes for GetNextId {}
-// SAFETY: the beginning of struct bpf_prog_info. Its address is 0, or the address of memory with
-// room for `count` numbers.
-unsafe impl Described for ProgramMaps {}
-
-/// The beginning of struct bpf_prog_info.
-#[repr(C)]
-#[derive(Default)]
-struct ProgramMaps {
-    before: [u64; 6],
-    user: u32,
-    /// Before the call: how many numbers fit into the memory at `maps`. After the call: the number
-    /// of maps.
-    count: u32,
-    maps: u64,
-}
 
 #[repr(C)]
 struct GetNextId {
@@ -153,9 +121,6 @@ struct GetNextId {
     next: u32,
     flags: u32,
 }
-
-/// The most maps of a BPF program (linux/bpf_verifier.h, `MAX_USED_MAPS`).
-const MAPS_MAX: u32 = 64;
 
 const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;

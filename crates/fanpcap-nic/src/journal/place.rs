@@ -13,7 +13,7 @@ use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
 use crate::error::DeviceError;
 use fanpcap_engine::root;
-use fanpcap_linux::file::directory::{self, Access, Directory};
+use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{lock, shared};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::netns;
@@ -76,32 +76,16 @@ impl Place {
     /// # Errors
     /// [`DeviceError::Journal`].
     pub fn of(device: &Device) -> Result<Self, DeviceError> {
-        Ok(Self::own(directory()?, device))
-    }
-
-    /// The place of the journal that an earlier build left for this device; `None` if there is no
-    /// such journal. Root of a container that shares `/run/fanpcap` may have written that journal,
-    /// so use it only at the user's request.
-    pub(super) fn of_earlier(device: &Device) -> Option<Self> {
-        let (directory, path) = root::find_earlier_state(TUNE).ok()?;
-        let netns = netns::inode().ok()?.to_string();
-        let directory = root::enter(&directory, &netns).ok()?;
-        let place = Self::own((directory, path.join(netns)), device);
-        let about = place.directory.about(OsStr::new(&place.name())).ok()?;
-        (about.is_file() && directory::is_trusted(&about)).then_some(place)
-    }
-
-    /// The place of a journal in the directory of a network namespace.
-    fn own(found: (Directory, PathBuf), device: &Device) -> Self {
+        let found = directory()?;
         let about = About {
             name: device.name.clone(),
             address: device.address.clone(),
             driver: device.driver.clone(),
         };
-        Self {
+        Ok(Self {
             is_own: true,
             ..Self::below(found, device.ifindex, about)
-        }
+        })
     }
 
     /// The path of the journal.
