@@ -180,7 +180,6 @@ impl Analyzer {
     /// Takes a batch that came at `now`, in nanoseconds since 1970.
     ///
     /// # Errors
-    ///
     /// The batch was refused, and a counter has counted it.
     pub fn take(&mut self, batch: &Batch<'_>, now: u64) -> Result<(), Refusal> {
         let taken = self.admit(batch, now);

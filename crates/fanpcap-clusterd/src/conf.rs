@@ -174,7 +174,6 @@ impl Conf {
     /// Reads and checks a file, but does not read the files that it names.
     ///
     /// # Errors
-    ///
     /// The first mistake, with its place in the file.
     pub fn load(path: &Path) -> Result<Self, Report> {
         let shown = path.display().to_string();
@@ -188,7 +187,6 @@ impl Conf {
     /// Checks the text of a file that is called `source` in error messages.
     ///
     /// # Errors
-    ///
     /// The first mistake, with its place in the file.
     pub fn parse(text: &str, source: &str) -> Result<Self, Report> {
         let entries: Vec<Entry> = file::parse(text, source)?;
@@ -198,7 +196,6 @@ impl Conf {
     /// Reads the keys of control messages. The first key signs; both keys are accepted.
     ///
     /// # Errors
-    ///
     /// A file can't be read or is too short, or other users can read it.
     pub fn keys(&self) -> Result<Vec<Secret>, Report> {
         let read = |file: &Located<PathBuf>| file.secret(KEY_LEAST);
@@ -216,7 +213,6 @@ impl Conf {
     /// Checks the files that the settings name and that `role` needs.
     ///
     /// # Errors
-    ///
     /// The first file that can't be read, or that other users can read but must not.
     pub fn check_files(&self, role: Role) -> Result<(), Report> {
         self.keys()?;
@@ -250,7 +246,6 @@ impl Etcd {
     /// Reads the user's password; `None` if no user is set.
     ///
     /// # Errors
-    ///
     /// The file can't be read or is empty, or other users can read it.
     pub fn password(&self) -> Result<Option<Secret>, Report> {
         let user = self.user.as_ref();

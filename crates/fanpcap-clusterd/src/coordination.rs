@@ -19,12 +19,8 @@ pub trait NodeSide {
     fn announce(&mut self, announcement: &Announcement);
 
     /// Waits at most `wait` for events and returns them, the oldest first. This also keeps the node
-    /// alive in the engine: call it at least once a second.
-    ///
-    /// # Errors
-    ///
-    /// The engine or the system refuses the call. An engine that is out of reach is no error
-    /// ([`NodeEvent::Reach`]).
+    /// alive in the engine: call it at least once a second. An engine that is out of reach is no
+    /// error ([`NodeEvent::Reach`]).
     fn poll(&mut self, wait: Duration) -> anyhow::Result<Vec<NodeEvent>>;
 
     /// Acknowledges that the node now captures by the topology `revision`. The engine repeats the
@@ -38,11 +34,7 @@ pub trait NodeSide {
     }
 
     /// Reads the keys again from the files that the settings name now. Engines without keys of
-    /// their own do nothing.
-    ///
-    /// # Errors
-    ///
-    /// A key can't be read. Then the old keys stay.
+    /// their own do nothing. If a key can't be read, the old keys stay.
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }
@@ -50,20 +42,13 @@ pub trait NodeSide {
 
 /// A coordination engine as used by a coordinator.
 pub trait CoordinatorSide {
-    /// Waits at most `wait` for changes and returns the engine's present view.
-    ///
-    /// # Errors
-    ///
-    /// The engine or the system refuses the call. If the engine is out of reach, this is no error,
-    /// but the view says that this coordinator does not lead.
+    /// Waits at most `wait` for changes and returns the engine's present view. If the engine is out
+    /// of reach, this is no error, but the view says that this coordinator does not lead.
     fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still has revision
-    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision.
-    ///
-    /// # Errors
-    ///
-    /// See [`WriteError`]. Nothing was written, except perhaps with [`WriteError::Unknown`].
+    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision. With an
+    /// error, nothing was written, except perhaps with [`WriteError::Unknown`].
     fn write(
         &mut self,
         topology: &Topology,
@@ -86,11 +71,7 @@ pub trait CoordinatorSide {
     }
 
     /// Reads the keys again from the files that the settings name now. Engines without keys of
-    /// their own do nothing.
-    ///
-    /// # Errors
-    ///
-    /// A key can't be read. Then the old keys stay.
+    /// their own do nothing. If a key can't be read, the old keys stay.
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }
@@ -103,17 +84,9 @@ pub trait CoordinatorSide {
 /// A coordination engine as used by an operator's command.
 pub trait OperatorSide {
     /// The cluster's status.
-    ///
-    /// # Errors
-    ///
-    /// The engine is out of reach, or refuses the call.
     fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
     /// Makes a change. It stays in effect until the operator makes another change, even if another
     /// coordinator becomes active.
-    ///
-    /// # Errors
-    ///
-    /// The engine is out of reach, or refuses the call.
     fn change(&mut self, change: &OperatorChange) -> anyhow::Result<()>;
 }

@@ -21,7 +21,6 @@ pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever 
 /// keys are accepted.
 ///
 /// # Errors
-///
 /// A file can't be read or is too short, or other users can read it.
 pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
     let secrets = conf.keys()?;
@@ -48,11 +47,8 @@ fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     Ok(Some(Tls::load(&files)?))
 }
 
-/// A keyring with the credentials that the settings name and that `role` needs.
-///
-/// # Errors
-///
-/// A file can't be read or is not valid, or other users can read it.
+/// A keyring with the credentials that the settings name and that `role` needs. A file that other
+/// users can read is refused.
 pub(crate) fn keyring(conf: &Conf, role: Role) -> Result<Arc<Keyring>> {
     Ok(Arc::new(Keyring::new(tls(conf, role)?)))
 }
@@ -70,10 +66,6 @@ pub(crate) struct Reloader {
 impl Reloader {
     /// After each SIGHUP, the settings in `path` are read again, and the credentials for `role` are
     /// put into `ring`. Messages about this go to `say`.
-    ///
-    /// # Errors
-    ///
-    /// SIGHUP can't be caught.
     pub(crate) fn new(path: &Path, role: Role, ring: Arc<Keyring>, say: fn(&str)) -> Result<Self> {
         Ok(Self {
             path: path.to_owned(),

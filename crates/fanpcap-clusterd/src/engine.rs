@@ -18,7 +18,6 @@ const STATE: &str = "/var/lib/fanpcap";
 /// A node's side of the cluster's engine.
 ///
 /// # Errors
-///
 /// The settings do not fit the engine, or the engine can't be used.
 pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn NodeSide>> {
     match &conf.engine {
@@ -33,7 +32,6 @@ pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn Nod
 /// A coordinator's side of the cluster's engine. `who` is the coordinator's name.
 ///
 /// # Errors
-///
 /// The settings do not fit the engine, or the engine can't be used.
 pub fn coordinator_side(
     conf: &Conf,
@@ -64,7 +62,6 @@ fn state_directory() -> PathBuf {
 /// An operator's side of the cluster's engine.
 ///
 /// # Errors
-///
 /// The settings do not fit the engine, or the engine can't be used.
 pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
     match &conf.engine {

@@ -20,7 +20,6 @@ use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 /// Connects a node with the cluster of this name. If etcd is out of reach, the node keeps trying.
 ///
 /// # Errors
-///
 /// The settings are not valid, or a file can't be read.
 pub fn node(cluster: &str, conf: &Etcd) -> Result<NodeLink> {
     let client = Arc::new(client(conf)?);
@@ -50,7 +49,6 @@ const LEAST: Duration = Duration::from_secs(2);
 /// `desired` comes from the settings. Drained nodes and weights come from etcd.
 ///
 /// # Errors
-///
 /// The settings are not valid, or a file can't be read.
 pub fn coordinator(
     cluster: &str,
@@ -102,7 +100,6 @@ impl EtcdKeys {
     /// Access to the keys of the cluster of this name.
     ///
     /// # Errors
-    ///
     /// The settings are not valid, or a file can't be read.
     pub fn new(cluster: &str, conf: &Etcd) -> Result<Self> {
         Ok(Self {

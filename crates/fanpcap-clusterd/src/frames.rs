@@ -14,10 +14,6 @@ pub(crate) fn cluster(conf: &Conf) -> u32 {
 }
 
 /// The numbers of frames, for each of the cluster's keys; empty if the cluster has no key.
-///
-/// # Errors
-///
-/// A key can't be read.
 pub(crate) fn numbers(conf: &Conf) -> Result<Vec<FrameNumbers>, Report> {
     let id = ClusterId::of_name(&conf.cluster);
     let keys = conf.keys()?.into_iter();

@@ -33,7 +33,6 @@ impl Keyring {
 /// Unguessable bytes.
 ///
 /// # Errors
-///
 /// The kernel's source of random bytes can't be read.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];

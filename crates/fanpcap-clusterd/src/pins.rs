@@ -74,11 +74,7 @@ impl EarlierAgent {
 }
 
 impl DevicePins {
-    /// Takes the lock of a device's selection.
-    ///
-    /// # Errors
-    ///
-    /// Another agent has the lock, or the directories can't be made.
+    /// Takes the lock of a device's selection. Fails if another agent has the lock.
     pub(crate) fn take(ifindex: u32) -> Result<Self> {
         let netns = netns::inode().context("the network namespace")?.to_string();
         // Without this lock, another agent could remove the directories again, or unmount the file

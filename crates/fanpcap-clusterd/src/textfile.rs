@@ -9,10 +9,6 @@ use fanpcap_terminal::textfile;
 
 /// Checks the file of an option such as --metrics when a program starts. If writing fails later,
 /// the program continues.
-///
-/// # Errors
-///
-/// The file can't be written.
 pub(crate) fn check(option: &str, file: Option<&Path>) -> Result<()> {
     let checked = file.map_or(Ok(()), textfile::check);
     let shown = file.unwrap_or(Path::new("")).display();

@@ -58,7 +58,6 @@ impl Tls {
     /// key, and accepts both keys.
     ///
     /// # Errors
-    ///
     /// The TLS library refuses the keys.
     pub fn of_keys(keys: &Keys) -> Result<Self> {
         let (client, server) = raw_keys::configs(keys).context("TLS by 'key_file'")?;
@@ -72,7 +71,6 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    ///
     /// A file can't be read or is not valid, or the private key does not belong to the certificate.
     pub fn load(files: &TlsFiles) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());

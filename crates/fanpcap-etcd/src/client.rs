@@ -47,7 +47,6 @@ impl Client {
     /// Makes a client. It connects at the first call.
     ///
     /// # Errors
-    ///
     /// The settings are not valid, or a certificate's file can't be read.
     pub fn new(settings: &Settings) -> Result<Self, SetupError> {
         let has_tls = settings.tls.is_some();

@@ -42,7 +42,6 @@ impl Client {
     /// same lease changes nothing.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call.
     pub fn stand(&self, name: &str, lease: i64, value: &[u8]) -> Result<Candidate, CallError> {
         let key = format!("{name}/{lease:x}").into_bytes();

@@ -44,7 +44,6 @@ impl Follower {
     /// any changes came.
     ///
     /// # Errors
-    ///
     /// etcd is out of reach, or refuses the call. The copy stays as it is, and the next call tries
     /// again.
     pub fn wait(&mut self) -> Result<bool, CallError> {

@@ -164,7 +164,6 @@ impl Client {
     /// Reads keys. The answer agrees with the majority of etcd's members.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call.
     pub fn range(&self, keys: &Keys) -> Result<Range, CallError> {
         self.call("/v3/kv/range", &keys.fields())
@@ -173,7 +172,6 @@ impl Client {
     /// Replaces the value whose mod revision is `replaces`; 0 if the key must not exist yet.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call. The value may be stored
     /// nevertheless, but it never replaces a later value.
     pub fn replace(
@@ -205,7 +203,6 @@ impl Client {
     /// Does `then` if all conditions are true, else `otherwise`. All of it happens atomically.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call. The transaction may be done
     /// nevertheless. If it was done and the answer was lost, the conditions are no longer true at
     /// the next endpoint.

@@ -25,7 +25,6 @@ impl Client {
     /// each lease its full time again.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call. If only the answer was lost, the
     /// lease ends by itself.
     pub fn grant(&self, ttl: Duration) -> Result<i64, CallError> {
@@ -45,7 +44,6 @@ impl Client {
     /// Gives a lease its full time again. Returns whether etcd has such a lease.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call.
     pub fn keep_alive(&self, id: i64) -> Result<bool, CallError> {
         #[derive(Deserialize)]
@@ -60,7 +58,6 @@ impl Client {
     /// ended.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call.
     pub fn revoke(&self, id: i64) -> Result<(), CallError> {
         let body = json!({"ID": id.to_string()});

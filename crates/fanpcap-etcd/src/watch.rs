@@ -112,7 +112,6 @@ impl Client {
     /// another endpoint.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, or etcd refused the call.
     pub fn watch(&self, keys: &Keys, from: i64) -> Result<Watch, CallError> {
         let mut request = keys.fields();
@@ -152,7 +151,6 @@ impl Watch {
     /// Waits for the next changes.
     ///
     /// # Errors
-    ///
     /// The watch has ended.
     pub fn wait(&mut self) -> Result<Changes, WatchEnd> {
         let outcome = self.message().map_err(WatchEnd::Broken)?;

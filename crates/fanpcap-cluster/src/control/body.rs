@@ -212,7 +212,6 @@ impl Body {
     /// Reads the list of a message of type `kind`.
     ///
     /// # Errors
-    ///
     /// An AVP is missing, or has a value that is not allowed.
     pub fn read(kind: Kind, list: &[Avp]) -> Result<Self, BodyError> {
         let from = Fields(list);

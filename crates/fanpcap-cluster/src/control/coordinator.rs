@@ -207,7 +207,6 @@ impl CoordinatorEnd {
     /// `replaces`.
     ///
     /// # Errors
-    ///
     /// The reason.
     pub fn write(
         &mut self,
@@ -280,7 +279,6 @@ impl CoordinatorEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    ///
     /// The datagram was refused; a counter says why.
     pub fn receive(
         &mut self,

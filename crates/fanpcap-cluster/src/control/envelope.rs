@@ -210,7 +210,6 @@ impl Envelope {
     /// Opens the datagram, and returns its message with the envelope's fields.
     ///
     /// # Errors
-    ///
     /// The datagram does not belong to this cluster. Bytes after the header are not read before the
     /// seal is checked. The check takes the same time wherever seals differ.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {

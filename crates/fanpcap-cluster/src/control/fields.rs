@@ -47,7 +47,6 @@ impl<'a> Fields<'a> {
     /// The value of the first AVP with this code.
     ///
     /// # Errors
-    ///
     /// No AVP has this code.
     pub fn one(self, code: u8) -> Result<u32, BodyError> {
         self.all(code).next().ok_or(BodyError::Missing(code))
@@ -56,7 +55,6 @@ impl<'a> Fields<'a> {
     /// The value of the first two AVPs with this code: 64 bits.
     ///
     /// # Errors
-    ///
     /// Fewer than two AVPs have this code.
     pub fn wide(self, code: u8) -> Result<u64, BodyError> {
         self.wides(code).map(|[value]| value)
@@ -65,7 +63,6 @@ impl<'a> Fields<'a> {
     /// The first `N` values of 64 bits of the AVPs with this code.
     ///
     /// # Errors
-    ///
     /// Too few AVPs have this code.
     pub fn wides<const N: usize>(self, code: u8) -> Result<[u64; N], BodyError> {
         let mut values = self.all(code);
@@ -82,7 +79,6 @@ impl<'a> Fields<'a> {
     /// The value of the first AVP with this code, if it fits into 16 bits.
     ///
     /// # Errors
-    ///
     /// No AVP has this code, or its value is too great.
     pub fn short(self, code: u8) -> Result<u16, BodyError> {
         u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))

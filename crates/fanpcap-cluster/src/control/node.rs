@@ -266,7 +266,6 @@ impl NodeEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    ///
     /// The datagram was refused; a counter says why.
     pub fn receive(
         &mut self,

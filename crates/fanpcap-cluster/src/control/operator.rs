@@ -94,7 +94,6 @@ impl OperatorEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    ///
     /// The datagram was refused.
     #[allow(
         clippy::wildcard_enum_match_arm,

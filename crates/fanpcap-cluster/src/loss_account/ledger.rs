@@ -117,7 +117,6 @@ impl Ledger {
     /// Takes a node's report. If the node's counters were reset, the node's earlier run ends.
     ///
     /// # Errors
-    ///
     /// If the report is refused, the ledger stays as it was.
     pub fn take(&mut self, report: Report) -> Result<(), ReportError> {
         let summary = report.summary;

@@ -57,7 +57,6 @@ impl<'a> Batch<'a> {
     /// Reads a message that is a batch.
     ///
     /// # Errors
-    ///
     /// The message is not a batch, or one of its records goes beyond its end or has a bucket above
     /// 4095.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {

@@ -106,7 +106,6 @@ impl CountsDecoder {
     /// has. The counts of other buckets are 0.
     ///
     /// # Errors
-    ///
     /// The message is not a report, or has another part than the report before. Then no later
     /// report of the connection can be read.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<(Part, Report), MessageError> {

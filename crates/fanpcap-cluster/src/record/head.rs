@@ -103,7 +103,6 @@ impl Head {
     /// reads [`length`](Self::length) bytes in all.
     ///
     /// # Errors
-    ///
     /// The rest of the message can't be read. On a TCP connection, later messages can't be read
     /// either.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
@@ -175,7 +174,6 @@ pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
 /// Reads an acknowledgement: its head, and the first batch that the analyzer lacks.
 ///
 /// # Errors
-///
 /// The bytes are not an acknowledgement.
 pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
     let head = Head::of_whole(bytes, Kind::Ack)?;

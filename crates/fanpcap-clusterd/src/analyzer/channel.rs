@@ -15,10 +15,6 @@ pub(super) enum Channel {
 
 impl Channel {
     /// Performs the TLS handshake, if TLS is used. The handshake must end before `until`.
-    ///
-    /// # Errors
-    ///
-    /// One side refuses the other, the connection broke, or the handshake took too long.
     pub(super) fn open(
         mut stream: TcpStream,
         tls: Option<Arc<ServerConfig>>,

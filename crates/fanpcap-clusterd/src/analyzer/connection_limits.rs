@@ -177,11 +177,7 @@ impl ConnectionSlot {
 
     /// Notes that the connection has proven to be a node's connection. If there are then too many
     /// proven connections, one of them ends as in [`ConnectionLimits::take`], and its address is
-    /// returned.
-    ///
-    /// # Errors
-    ///
-    /// The connection must end.
+    /// returned. An error says that this connection must end.
     pub(super) fn prove(&mut self) -> Result<Option<SocketAddr>, NoSlot> {
         if self.is_proven {
             return Ok(None);

@@ -95,10 +95,6 @@ pub(super) struct Exports {
 
 impl Exports {
     /// Begins to export to these collectors.
-    ///
-    /// # Errors
-    ///
-    /// The thread can't be started.
     pub(super) fn start(targets: Vec<Target>) -> Result<Self> {
         let (to, news) = sync_channel(QUEUE);
         let exported = Arc::new(Exported::default());

@@ -72,10 +72,6 @@ struct IntakeShared {
 
 /// Listens on an address for messages of a cluster. With a key or a certificate in the keyring, it
 /// accepts only TLS.
-///
-/// # Errors
-///
-/// The address can't be used for listening.
 pub(super) fn open(
     on: SocketAddr,
     cluster: u64,

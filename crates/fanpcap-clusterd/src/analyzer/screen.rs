@@ -24,9 +24,7 @@ const REST: &str = "\x1b[J";
 pub(super) struct TerminalScreen(());
 
 impl TerminalScreen {
-    /// # Errors
-    ///
-    /// Standard output is not a terminal, or can't be written.
+    /// Standard output must be a terminal.
     pub(super) fn open() -> Result<Self> {
         let mut out = io::stdout();
         ensure!(
@@ -38,10 +36,6 @@ impl TerminalScreen {
     }
 
     /// Draws the state over the previous one.
-    ///
-    /// # Errors
-    ///
-    /// The terminal is gone.
     pub(super) fn draw(&self, status: &Status) -> Result<()> {
         let mut text = HOME.to_owned();
         for line in lines(status) {

@@ -69,10 +69,6 @@ struct Finding {
 }
 
 /// The findings on this machine, as one JSON object.
-///
-/// # Errors
-///
-/// The kernel does not list this machine's devices.
 pub(crate) fn json(file: &Path) -> Result<Value> {
     let facts = Facts::read(file)?;
     let node = facts.node.as_ref().map(|it| {
@@ -232,11 +228,7 @@ fn orphans() -> Result<Vec<String>> {
 }
 
 /// The leading coordinator's topology; `None` if there is no topology, or if the cluster has no
-/// coordinator.
-///
-/// # Errors
-///
-/// The reason why no coordinator is in reach.
+/// coordinator. An error is the reason why no coordinator is in reach.
 fn leader(conf: Conf) -> Result<Option<Box<Topology>>, String> {
     if matches!(conf.engine, Engine::Fixed(_)) {
         return Ok(None);

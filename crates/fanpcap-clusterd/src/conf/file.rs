@@ -26,11 +26,8 @@ impl PartialEq for Row {
 
 impl Eq for Row {}
 
-/// Parses the text of a file, which is called `source` in error messages.
-///
-/// # Errors
-///
-/// The first mistake in the text.
+/// Parses the text of a file, which is called `source` in error messages. An error is the first
+/// mistake in the text.
 pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     let mut entries: Vec<Entry> = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -114,10 +114,6 @@ fn device(text: &str) -> Result<String, Fault> {
 }
 
 /// Parses the names of a node's devices.
-///
-/// # Errors
-///
-/// A name is not valid or occurs twice, or there are too many names.
 pub(crate) fn devices(text: &str) -> Result<Vec<String>, Fault> {
     let names = list(text, DEVICES, device)?;
     let is_twice = |at: &usize| names[..*at].contains(&names[*at]);
@@ -233,11 +229,8 @@ fn url(text: &str) -> Result<String, Fault> {
     Err(fault(message, "write one such as https://10.0.0.5:2379"))
 }
 
-/// Parses a node's id, as [`NodeId`] prints it.
-///
-/// # Errors
-///
-/// The text is not one to eight hexadecimal digits, or the id is 0.
+/// Parses a node's id, as [`NodeId`] prints it. It has one to eight hexadecimal digits, and is not
+/// 0.
 pub(crate) fn node(text: &str) -> Result<NodeId, Fault> {
     let is_id = (1..=8).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
     let id = u32::from_str_radix(text, 16).ok();

@@ -105,10 +105,6 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Listens on an address. `has_keys` says whether the cluster has a key or certificates.
-    ///
-    /// # Errors
-    ///
-    /// The address can't be used for listening.
     pub(crate) fn open(on: SocketAddr, has_keys: bool) -> Result<Self> {
         let socket = UdpSocket::bind(on).map_err(|error| not_listening(on, &error))?;
         let (to, queue) = sync_channel(QUEUE);

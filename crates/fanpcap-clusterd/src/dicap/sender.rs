@@ -17,10 +17,6 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Opens a socket that sends to this address.
-    ///
-    /// # Errors
-    ///
-    /// The socket can't be opened.
     pub(crate) fn open(to: SocketAddr) -> io::Result<Self> {
         let socket = match to {
             SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,

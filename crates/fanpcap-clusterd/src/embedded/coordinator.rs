@@ -45,7 +45,6 @@ impl EmbeddedCoordinator {
     /// state before the restart.
     ///
     /// # Errors
-    ///
     /// The settings are not valid, a key can't be read, or a socket can't be opened.
     pub fn new(
         conf: &Conf,

@@ -24,7 +24,6 @@ impl EmbeddedNode {
     /// [`NodeSide::poll`].
     ///
     /// # Errors
-    ///
     /// The settings are not valid, a key can't be read, or a socket can't be opened.
     pub fn new(conf: &Conf, embedded: &Embedded, announcement: Announcement) -> Result<Self> {
         let me = Peer {

@@ -26,10 +26,6 @@ pub(super) struct Reader {
 
 impl Secured {
     /// Performs the TLS handshake with the server at this address. The stream's time limits apply.
-    ///
-    /// # Errors
-    ///
-    /// One side refuses the other, or the connection broke.
     pub(super) fn open(
         stream: &TcpStream,
         server: IpAddr,

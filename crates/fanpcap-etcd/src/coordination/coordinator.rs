@@ -113,7 +113,6 @@ impl CoordinatorLink {
     /// Waits at most `wait` for changes, and returns the present view.
     ///
     /// # Errors
-    ///
     /// etcd refused the call, and was never in reach before.
     pub fn poll(&mut self, wait: Duration) -> Result<&View, CallError> {
         let first = self.news.recv_timeout(wait);
@@ -178,7 +177,6 @@ impl CoordinatorLink {
     /// `replaces`; `None` if there must be no topology yet.
     ///
     /// # Errors
-    ///
     /// See [`WriteError`]. Nothing was written, except perhaps with [`WriteError::Unknown`].
     pub fn write(
         &mut self,
@@ -236,7 +234,6 @@ impl CoordinatorLink {
 /// Reads a cluster's keys once.
 ///
 /// # Errors
-///
 /// No endpoint answered in time, or etcd refused the call.
 pub fn look(
     client: &Client,

@@ -87,7 +87,6 @@ impl NodeLink {
     /// Waits at most `wait` for events, and returns them, the oldest first.
     ///
     /// # Errors
-    ///
     /// etcd refused the call, and was never in reach before: a password, a certificate or a
     /// permission is wrong. Later refusals are events ([`NodeEvent::Denied`]), because nodes then
     /// keep capturing as before.

@@ -126,7 +126,6 @@ impl Desired {
     /// Reads the operator's changes and their mod revision; 0 if there are no changes yet.
     ///
     /// # Errors
-    ///
     /// No endpoint answered in time, etcd refused the call, or the value is not readable.
     pub fn read(client: &Client, names: &Names) -> Result<(Self, i64), CallError> {
         let key = names.desired();
@@ -144,7 +143,6 @@ impl Desired {
     /// client was faster, `change` is called again with the new value.
     ///
     /// # Errors
-    ///
     /// As in [`Desired::read`].
     pub fn change(
         client: &Client,

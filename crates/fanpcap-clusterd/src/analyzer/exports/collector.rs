@@ -35,10 +35,7 @@ const REPEAT: Duration = Duration::from_secs(600);
 
 impl Collector {
     /// Opens the connection to a collector, for an observation domain. Over UDP, this takes 100 ms.
-    ///
-    /// # Errors
-    ///
-    /// A socket can't be opened. It is no error if the collector does not run yet.
+    /// It is no error if the collector does not run yet.
     pub(super) fn open(target: &Target, domain: u32, now: Duration) -> io::Result<Self> {
         let mut collector = Self {
             exporter: Exporter::new(domain, target.form, target.transport),

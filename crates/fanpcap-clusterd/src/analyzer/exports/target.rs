@@ -23,10 +23,6 @@ const SCHEMES: [(&str, Transport, Form); 4] = [
 
 impl Target {
     /// Reads `ipfix://HOST:PORT`, or one of the other schemes.
-    ///
-    /// # Errors
-    ///
-    /// The scheme or the host is unknown.
     pub(in crate::analyzer) fn read(text: &str) -> Result<Self> {
         for (scheme, transport, form) in SCHEMES {
             let Some(host) = text.strip_prefix(scheme) else {
