@@ -1,5 +1,4 @@
-//! The analyzer merges the records of all nodes in the order of time, and delivers each packet
-//! once.
+//! The analyzer merges all nodes' records in the order of time, and delivers each packet once.
 //!
 //! Records wait for a while, so that the records of all nodes can be sorted. In that time the
 //! analyzer may also learn facts that decide whether a record is delivered: that the topology has
@@ -53,8 +52,7 @@ pub struct AnalyzerSettings {
     pub hold: u64,
     /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
-    /// The maximum number of bytes that wait. If there are more, the oldest records wait for less
-    /// time.
+    /// The maximum number of bytes that wait. If there are more, the oldest records wait less.
     pub most_held: usize,
     /// A random number.
     pub seed: u64,
@@ -103,8 +101,7 @@ pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    /// The nodes, in the order of the analyzer's numbers: the node's id, and when its last batch
-    /// came.
+    /// The nodes, in the order of the analyzer's numbers: id, and when the last batch came.
     nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
@@ -163,8 +160,7 @@ impl Analyzer {
 
     /// Notes that all topologies of the cluster until `time`, in nanoseconds since 1970, are known.
     /// If a record is older and its topology is unknown, the record is refused after it has waited.
-    /// A newer record is accepted, because the analyzer may be cut off from the coordination
-    /// engine.
+    /// A newer record is accepted, because the analyzer may be cut off from the engine.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
@@ -395,8 +391,7 @@ impl Analyzer {
         &self.rules.doubles
     }
 
-    /// How many records were refused because of their topology (fenced, foreign, unknown), by
-    /// bucket.
+    /// Records refused because of their topology (fenced, foreign, unknown), by bucket.
     pub fn refused(&self) -> &Counts {
         &self.rules.refused
     }

@@ -54,8 +54,7 @@ impl fmt::Display for Version {
 impl FromStr for Version {
     type Err = ParseIntError;
 
-    /// Reads `1.2.3`. Ignores what is behind the third number, as in `1.2.3-rc1`. A missing number
-    /// is 0.
+    /// Reads `1.2.3`. Ignores what is behind it, as in `1.2.3-rc1`. A missing number is 0.
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         let mut version = [0; 3];
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
@@ -128,8 +127,7 @@ pub struct DesiredState {
     pub selection: Selection,
     /// Where records go; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets are captured; `None`: all. It comes from the active coordinator's own
-    /// settings.
+    /// Which packets are captured; `None`: all. It comes from the active coordinator's settings.
     pub filter: Option<Filter>,
     /// Nodes that get no buckets.
     pub drained: BTreeSet<NodeId>,
@@ -164,8 +162,7 @@ pub struct ClusterStatus {
     pub leader: Option<String>,
     /// Sentences on what the operator should know or do.
     pub notes: Vec<String>,
-    /// Control messages that the coordinator refused, by the cause's name. Engines without control
-    /// messages have none.
+    /// Control messages that the coordinator refused, by the cause's name. Other engines have none.
     pub refused: Vec<(&'static str, u64)>,
 }
 
@@ -177,8 +174,7 @@ pub enum WriteError {
     NotLeading,
     /// The cluster's topology has changed. Poll, then plan again.
     Changed,
-    /// The connection to the engine broke: the engine may have stored the topology. Poll, then plan
-    /// again.
+    /// The connection to the engine broke: it may have stored the topology. Poll, then plan again.
     Unknown,
     /// The coordinator could not write its file, and so did not send the topology. It tries again.
     Unstored,

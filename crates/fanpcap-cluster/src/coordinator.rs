@@ -48,8 +48,7 @@ use presence::SeenNodes;
 /// Call [`Coordinator::step`] at least this often. A longer pause counts as two ticks at most.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// How long a union lasts at least if packets are captured in turn: until the update in the stream
-/// has come.
+/// How long a union lasts at least if packets are captured in turn: until the update has come.
 const UPDATE: Duration = Duration::from_secs(2);
 
 /// How long a node must be absent before it loses its buckets, beyond the lease. So nodes that the
@@ -67,8 +66,7 @@ pub struct Timing {
     /// How long nodes that disappeared together must stay away before they count as dead, if at
     /// least half of the nodes are heard.
     pub outlast: Duration,
-    /// How long a node that was gone must live before it gets buckets. It doubles with each further
-    /// departure.
+    /// How long a node that was gone must live before it gets buckets. Each departure doubles it.
     pub hold_down: Duration,
     /// How long a union lasts after all nodes that gain buckets capture by it: longer than any
     /// packet waits in a node's receive queue.
@@ -243,8 +241,7 @@ impl Coordinator {
         Some(write(next, *revision, topology, absent))
     }
 
-    /// The target for these members. Without any member that has a weight, adds the condition
-    /// `Nobody`.
+    /// The target for these members. If no member has a weight, adds the condition `Nobody`.
     fn target(&mut self, view: &View, members: &[Member]) -> Option<ChangeTarget> {
         let topology = view.topology.as_ref().map(|(_, topology)| &**topology);
         let desired = &view.desired;

@@ -45,8 +45,7 @@ impl DatagramBuilder {
     }
 }
 
-/// The headers of a datagram, in order; `None`: the datagram is empty, too long, or has an
-/// incomplete header.
+/// The headers of a datagram, in order; `None`: it is empty, too long, or has a part of a header.
 pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
     let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;

@@ -44,8 +44,7 @@ pub const MOST_ENCODED: usize =
 const KEYS: [Key; 4] = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
 
 impl Topology {
-    /// The topology as bytes, at most [`MOST_ENCODED`]. Of IPv6 addresses neither flow label nor
-    /// scope is kept.
+    /// The topology as bytes, at most [`MOST_ENCODED`]. IPv6's flow labels and scopes are not kept.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::with_capacity(MOST_ENCODED);
         match &self.filter {

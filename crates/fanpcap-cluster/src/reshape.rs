@@ -23,8 +23,7 @@ mod tests;
 pub struct Member {
     /// Which node.
     pub node: NodeId,
-    /// The node's share of the buckets, compared with the other members' weights; 0 if the node is
-    /// drained.
+    /// The node's share of the buckets, compared with the other members' weights; 0: it is drained.
     pub weight: u16,
 }
 

@@ -1,5 +1,4 @@
-//! cluster.conf: the settings that all machines of a cluster share, and the settings of one
-//! machine.
+//! cluster.conf: the settings that all machines of a cluster share, and those of one machine.
 
 mod value;
 mod keys;
@@ -105,8 +104,7 @@ pub enum Role {
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Packets of other nodes are dropped in the driver. The node's own packets pass to
-    /// applications.
+    /// Packets of other nodes are dropped in the driver. The node's own pass to applications.
     Distribution,
     /// The first bytes of the node's packets are sent to the analyzers.
     Capture,
@@ -128,8 +126,7 @@ pub enum Engine {
 pub struct Embedded {
     /// The addresses at which coordinators listen. May be empty if `multicast` is set.
     pub coordinators: Vec<SocketAddr>,
-    /// The multicast address at which nodes look for the coordinator, and the time to live of these
-    /// messages.
+    /// Where nodes look for the coordinator by multicast, and the time to live of these messages.
     pub multicast: Option<(SocketAddr, u8)>,
     /// The time between a node's heartbeats.
     pub heartbeat: Duration,

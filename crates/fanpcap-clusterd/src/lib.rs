@@ -1,5 +1,4 @@
-//! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer` and `cluster`
-//! run.
+//! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer`, `cluster` run.
 //!
 //! The crate `fanpcap-cluster` makes the decisions, and does no I/O. The code here has the sockets,
 //! the clocks and the files.

@@ -37,8 +37,7 @@ impl Notify {
         self.send("READY=1");
     }
 
-    /// Reports that the service is alive. Call this at least twice in each `WatchdogSec` of the
-    /// unit.
+    /// Reports that the service is alive. Call this at least twice in each `WatchdogSec`.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }

@@ -1,6 +1,5 @@
 //! The objects that a node keeps in the kernel, so that they outlive the agent: the link of its BPF
-//! program, the BPF program and the maps. They are pinned in a BPF file system that only agents
-//! use.
+//! program, the BPF program and the maps. They are pinned in a BPF file system of their own.
 //!
 //! All paths are below `/run/fanpcap-state/cluster`. Only root can enter this directory, and
 //! containers do not get it. Files are opened relative to descriptors of their directories, and
@@ -52,8 +51,7 @@ pub(crate) struct DevicePins {
     path: PathBuf,
     pins: Directory,
     is_over: bool,
-    /// The lock file of the device, which this process has locked. The kernel unlocks it when the
-    /// process ends.
+    /// The device's lock file, which this process has locked. The kernel unlocks it at its end.
     lock: File,
 }
 
@@ -77,8 +75,7 @@ impl DevicePins {
     /// Takes the lock of a device's selection. Fails if another agent has the lock.
     pub(crate) fn take(ifindex: u32) -> Result<Self> {
         let netns = netns::inode().context("the network namespace")?.to_string();
-        // Without this lock, another agent could remove the directories again, or unmount the file
-        // system.
+        // Without this lock, another agent could remove the directories, or unmount them.
         let _turn = turn()?;
         let (directory, path) = private(&netns)?;
         let name = selection::lock(ifindex);
@@ -100,8 +97,7 @@ impl DevicePins {
         })
     }
 
-    /// Opens the objects of an earlier agent on the device. Removes objects of a device that is
-    /// gone.
+    /// Opens the objects of an earlier agent. Removes objects of a device that is gone.
     pub(crate) fn earlier_agent(&self) -> Result<Option<EarlierAgent>> {
         let fd = match open(&self.pins, LINK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -339,8 +335,7 @@ fn remove_if_gone(mount: &Directory, files: &Directory, name: &OsStr, ifindex: u
     remove_if_there(files, &lock)
 }
 
-/// Makes a device's directory in the BPF file system. Mounts that file system first if it is not
-/// mounted.
+/// Makes a device's directory in the BPF file system, which is mounted first if needed.
 fn place(name: &str) -> Result<Directory> {
     let (mount, path) = private(BPF)?;
     let own = mount.path_to(OsStr::new("."))?;
@@ -349,8 +344,7 @@ fn place(name: &str) -> Result<Directory> {
     }
     let done = bpf_fs::mount(&own);
     done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
-    // `mount` is a descriptor of the directory below the mounted file system, so the directory is
-    // opened again.
+    // `mount` is a descriptor of the directory below the file system, so it is opened again.
     make(&private(BPF)?.0, name)
 }
 
@@ -420,8 +414,7 @@ fn remove_if_there(directory: &Directory, name: &str) -> Result<()> {
 }
 
 /// Removes the sets of all BPF programs except `kept`. The names of these directories are numbers,
-/// and so are the names of the pins in them. Objects with other names are not the agent's, and
-/// stay.
+/// and so are the names of the pins in them. Other objects are not the agent's, and stay.
 fn forget_sets(pins: &Directory, kept: Option<u32>) -> Result<()> {
     let number = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
     for name in pins.names() {

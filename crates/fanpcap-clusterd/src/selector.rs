@@ -22,8 +22,7 @@ use fanpcap_select::{Action, Claim, Claims, Control, Program};
 pub use reading::Counts;
 
 /// A node's selection on one of its devices. All devices of the node share the maps. An attached
-/// selection keeps running while a process has its link, its program array and its ring buffers
-/// open.
+/// selection runs while a process has its link, its program array and its ring buffers open.
 #[derive(Debug)]
 pub struct Selector {
     program: LoadedProgram,
@@ -67,8 +66,7 @@ impl Selector {
         Self::load_object(&object, program, ring_len)
     }
 
-    /// Like [`Selector::load`], but the selection passes this node's packets to the BPF program in
-    /// `next`.
+    /// Like [`Selector::load`], but passes this node's packets to the BPF program in `next`.
     ///
     /// # Errors
     /// The selection can't be compiled, which is a bug, or the kernel does not load it.
@@ -215,8 +213,7 @@ impl Selector {
 
     /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
     /// Cancels a prepared table. Before it writes the table, it waits some milliseconds until the
-    /// BPF program no longer processes any packet by the table that was in use before the present
-    /// one.
+    /// BPF program processes no packet by the table before the present one.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -232,15 +229,13 @@ impl Selector {
     }
 
     /// Cancels a prepared table, and waits until the BPF program processes no frame that could put
-    /// it into use. If the table is already in use by then, it stays, and the control word shows
-    /// it.
+    /// it into use. If it is already in use by then, it stays, and the control word shows it.
     pub fn take_back(&self) {
         self.forget_prepared();
         bpf::wait_for_programs();
     }
 
-    /// Announces the number of the frame with this sequence. With number 0, the frame is not
-    /// accepted.
+    /// Announces the number of the frame with this sequence. With 0, the frame is not accepted.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => control::BEACONS,
@@ -278,8 +273,7 @@ impl Selector {
     }
 
     /// Cancels a prepared table. The BPF program may be processing a packet that still puts the
-    /// table into use. So before a table is written, the writer waits until that packet was
-    /// processed.
+    /// table into use. So the writer waits until that packet was processed.
     fn forget_prepared(&self) {
         self.store(control::NEXT, 0);
     }

@@ -28,8 +28,7 @@ const RETIRED: usize = 8;
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordTransport {
-    /// A TCP connection to the analyzer. Batches that the analyzer does not acknowledge are sent
-    /// again.
+    /// A TCP connection to the analyzer. Batches that it does not acknowledge are sent again.
     Tcp,
     /// DiCAP's own datagrams, sent to this port if one is given, else to the analyzers' ports. Lost
     /// datagrams are not noticed.

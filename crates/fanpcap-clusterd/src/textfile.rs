@@ -42,8 +42,7 @@ impl Textfile {
         self.write_text(&text(families));
     }
 
-    /// Replaces the file's content by this text. Reports a failure, unless the last write also
-    /// failed.
+    /// Replaces the file's content by this text. Reports a failure, but only the first in a row.
     pub(crate) fn write_text(&mut self, text: &str) {
         let written = textfile::write(&self.file, text);
         let fails = written.is_err();

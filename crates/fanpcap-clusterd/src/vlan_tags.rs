@@ -12,8 +12,7 @@ pub(crate) struct TagWarnings {
 }
 
 impl TagWarnings {
-    /// Warnings about this filter for the operator; none if the filter is the same as in the last
-    /// call.
+    /// Warnings about this filter for the operator; none if it is that of the last call.
     pub(crate) fn warnings(
         &mut self,
         filter: Option<&Filter>,

@@ -31,8 +31,7 @@ pub struct CallError {
 pub enum Failure {
     /// The endpoint did not answer in time.
     Unreachable,
-    /// The client does not trust the endpoint's certificate, or the endpoint does not trust the
-    /// client's.
+    /// The client does not trust the endpoint's certificate, or the endpoint the client's.
     Certificate,
     /// etcd refused the call with this status code of gRPC.
     Refused(u32),

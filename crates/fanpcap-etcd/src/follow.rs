@@ -44,8 +44,7 @@ impl Follower {
     /// any changes came.
     ///
     /// # Errors
-    /// etcd is out of reach, or refuses the call. The copy stays as it is, and the next call tries
-    /// again.
+    /// etcd is out of reach, or refuses the call. The copy stays, and the next call tries again.
     pub fn wait(&mut self) -> Result<bool, CallError> {
         let Some(revision) = self.revision else {
             self.read()?;
@@ -56,8 +55,7 @@ impl Follower {
             none => {
                 let watch = self.client.watch(&self.keys, revision + 1)?;
                 // Either the store was restored from a backup, or this member is behind the others.
-                // Reading the range, which needs a majority of the members, shows which is the
-                // case.
+                // Reading the range, which needs a majority, shows which.
                 if watch.began < revision {
                     return self.read_if_older(revision);
                 }

@@ -75,8 +75,7 @@ impl Gateway {
             .map_err(|error| CallError::new(Failure::Answer, endpoint, format!("{path}: {error}")))
     }
 
-    /// Calls `endpoint` and returns the answer as a stream, which ends with an error if it pauses
-    /// too long.
+    /// Calls `endpoint` and returns the answer as a stream, which fails if it pauses too long.
     pub(crate) fn stream(
         &self,
         endpoint: &Endpoint,
@@ -116,8 +115,7 @@ impl Gateway {
     }
 
     /// The connections. If the certificates' files have changed, makes new connections. If the
-    /// files can't be loaded, for example because they are being written, the connections stay as
-    /// they are.
+    /// files can't be loaded, for example while they are written, the connections stay.
     fn agent(&self) -> Agent {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = &self.files {

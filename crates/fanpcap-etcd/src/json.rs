@@ -1,5 +1,4 @@
-//! The JSON of etcd's gateway: bytes are in base64, 64-bit numbers are strings, and zeros are left
-//! out.
+//! The JSON of etcd's gateway: bytes in base64, 64-bit numbers as strings, and no zeros.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,8 +30,7 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, 
     }
 }
 
-/// Decodes the store's revision from the header of an answer about keys. Without it, the answer is
-/// not from etcd.
+/// Decodes the store's revision from the header of an answer about keys: etcd's answers have it.
 pub(crate) fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     #[derive(Deserialize)]
     struct Header {

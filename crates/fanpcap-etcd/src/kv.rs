@@ -204,8 +204,7 @@ impl Client {
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call. The transaction may be done
-    /// nevertheless. If it was done and the answer was lost, the conditions are no longer true at
-    /// the next endpoint.
+    /// nevertheless. If it was done and the answer was lost, the conditions are no longer true.
     pub fn txn(
         &self,
         conditions: &[Compare],

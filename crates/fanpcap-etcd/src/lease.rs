@@ -54,8 +54,7 @@ impl Client {
         Ok(kept.result.ttl > 0)
     }
 
-    /// Ends a lease, which removes the keys under it. It is no error if the lease has already
-    /// ended.
+    /// Ends a lease, which removes the keys under it. It is no error if it has already ended.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call.

@@ -14,8 +14,7 @@ use crate::json;
 use crate::kv::{KeyValue, Keys};
 use crate::settings::Endpoint;
 
-/// Maximum length of a watch's message, in bytes. etcd splits messages that exceed its own limit of
-/// 1.5 MB.
+/// Maximum length of a watch's message, in bytes. etcd splits messages above 1.5 MB.
 const MESSAGE: u64 = 16 << 20;
 
 /// A change of a key.
@@ -47,8 +46,7 @@ pub struct Watch {
 /// The reason why a watch has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchEnd {
-    /// etcd has compacted revisions that the watch needs. Read the range, and watch from its
-    /// revision on.
+    /// etcd has compacted revisions that the watch needs: read the range, and watch from there.
     Compacted,
     /// Nothing came for [`crate::Limits::quiet`], or the connection broke.
     Broken(CallError),
@@ -108,8 +106,7 @@ impl Change {
 }
 
 impl Client {
-    /// Watches keys from the revision `from` on, at the endpoint that answered last, or else at
-    /// another endpoint.
+    /// Watches keys from the revision `from` on, at the endpoint that answered last, or at another.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call.

@@ -1,5 +1,4 @@
-//! The exporting process of one observation domain. It puts records into messages, numbers them,
-//! and sends templates.
+//! The exporting process of an observation domain: puts records into messages, and sends templates.
 
 use std::time::Duration;
 
@@ -105,8 +104,7 @@ impl Exporter {
     }
 
     /// Exports how a bucket's packets are selected. Call it with each new topology for each bucket
-    /// that the node has; over UDP, call it again from time to time. Does nothing with
-    /// [`Form::Flows`].
+    /// that the node has; over UDP, also from time to time. Does nothing with [`Form::Flows`].
     pub fn selector(&mut self, now: Duration, selector: &Selector, send: &mut impl FnMut(&[u8])) {
         if self.form == Form::Flows {
             return;
@@ -170,8 +168,7 @@ impl Exporter {
         }
     }
 
-    /// Begins again on a new connection. Its first message also has the records of the message that
-    /// was not sent.
+    /// Begins again on a new connection. Its first message also has the records that were not sent.
     pub fn restart(&mut self) {
         self.sequence = 0;
         self.described = None;
@@ -182,8 +179,7 @@ impl Exporter {
         self.totals
     }
 
-    /// Returns where a record of `len` bytes is written. If the message has no room, the message is
-    /// sent first.
+    /// Returns where a record of `len` bytes is written. A message without room is sent first.
     fn room(
         &mut self,
         now: Duration,

@@ -34,16 +34,14 @@ pub struct Selector {
 /// symmetric hash of flows and no hash of the IP id, so such selectors can't be described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
-    /// Systematic count-based sampling (1): `interval` packets are selected, then `space` packets
-    /// are not selected.
+    /// Systematic count-based sampling (1): `interval` packets are selected, then `space` are not.
     Systematic {
         /// How many packets are selected in a row.
         interval: u32,
         /// How many packets after them are not selected.
         space: u32,
     },
-    /// The hash function BOB (6): a packet is selected if its hash, modulo `modulus`, is the
-    /// bucket.
+    /// The hash function BOB (6): a packet is selected if its hash modulo `modulus` is the bucket.
     Bob {
         /// The number of buckets.
         modulus: u32,

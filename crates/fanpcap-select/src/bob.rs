@@ -3,8 +3,7 @@
 /// An arbitrary number, with which two of the three sums begin.
 pub const START: u32 = 0x9e37_79b9;
 
-/// The steps of [`mix`]: by how many bits one of the three sums is shifted, to the right if
-/// positive.
+/// The steps of [`mix`]: by how many bits one of the sums is shifted, to the right if positive.
 pub const SHIFTS: [i32; 9] = [13, -8, 13, 12, -16, 5, 3, -10, 15];
 
 /// The hash of a key of any length. `initial` is the secret with which the hash begins.
@@ -18,8 +17,7 @@ pub fn hash(key: &[u8], initial: u32) -> u32 {
         mix(&mut sums);
     }
     let rest = blocks.remainder();
-    // The low byte of this sum holds the length, so the ninth byte of the rest goes into the next
-    // byte.
+    // This sum's low byte holds the length, so the ninth byte of the rest goes into the next one.
     sums[2] = sums[2].wrapping_add(u32::try_from(key.len()).unwrap_or(u32::MAX));
     for (sum, word) in sums.iter_mut().zip(rest.chunks(4)).take(2) {
         *sum = sum.wrapping_add(little(word));

@@ -1,5 +1,4 @@
-//! The parts of a packet that the hash of its content covers: parts that no router on the way
-//! changes.
+//! The parts of a packet that the hash of its content covers: no router on the way changes them.
 
 use fanpcap_wire::{Frame, Header, Layers};
 
@@ -22,8 +21,7 @@ const LONGEST: usize = V6;
 /// covers payload length, next header and addresses. For both it covers the 11 bytes after the
 /// fixed header and after IPv4's options. If a packet contains another IP packet, the hash covers
 /// the outer packet. For other frames it covers the Ethernet addresses, the type after all tags,
-/// and 11 bytes after the type. Bytes that are missing, or that lie after the IP packet's end,
-/// count as 0.
+/// and 11 bytes after the type. Missing bytes, and bytes after the IP packet's end, count as 0.
 pub fn digest(frame: &Frame<'_>, initial: u32) -> (u32, bool) {
     let mut key = [0; LONGEST];
     let (len, is_ip) = fill(&mut key, frame);

@@ -31,8 +31,7 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// How many numbers are stored for each kind of frame. A frame's number is stored at its sequence
-/// modulo this.
+/// How many numbers are stored for each kind of frame, each at its sequence modulo this.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.
@@ -40,8 +39,7 @@ pub const NUMBERS: usize = 64;
 pub enum Kind {
     /// Shows that the mirror port works, and how far the nodes are apart.
     Beacon,
-    /// Puts the announced topology into use, and begins the turns of [`crate::Key::RoundRobin`]
-    /// again.
+    /// Puts the announced topology into use, and restarts the turns of [`crate::Key::RoundRobin`].
     Update,
 }
 
@@ -52,8 +50,7 @@ pub struct InLine {
     pub kind: Kind,
     /// The number that identifies the cluster.
     pub cluster: u32,
-    /// The sequence, which counts seconds. Two frames of the same kind never have the same
-    /// sequence.
+    /// The sequence, which counts seconds. No two frames of the same kind have the same one.
     pub sequence: u64,
     /// When the frame was sent, in nanoseconds of TAI.
     pub time_ns: u64,
@@ -108,8 +105,7 @@ impl InLine {
     }
 }
 
-/// Decodes a frame of this version and cluster; `None` for any other frame. The kind is `None` if
-/// its byte is unknown.
+/// Decodes a frame of this version and cluster; `None` for others. An unknown kind is `None`.
 pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine)> {
     let mut rest = frame.get(12..)?;
     let is_tag =

@@ -29,16 +29,14 @@ pub struct Keys {
     turns: u32,
 }
 
-/// The steering program that selects flows: the one that groups use if they have no mode. It has no
-/// pcap filter.
+/// The steering program that selects flows: that of groups without a mode, and without a filter.
 pub(crate) fn flow_tree() -> Option<Tree> {
     let refused: fanpcap_steer::PcapCompiler<'_> = &|_| Err(String::new());
     let tree: Result<Tree, Error> = fanpcap_steer::tree(modes::source("flow")?, refused);
     tree.ok()
 }
 
-/// The factor that mixes a flow's hash with `initial`. The bucket of [`Key::Flow`] is in the upper
-/// bits of the product.
+/// The factor that mixes a flow's hash with `initial`. [`Key::Flow`]'s bucket is the upper bits.
 pub(crate) const FLOW_FACTOR: u32 = 0x9e37_79b1;
 pub(crate) const FLOW_SHIFT: u32 = 20;
 const _: () = assert!(BUCKETS == 1 << (u32::BITS - FLOW_SHIFT));

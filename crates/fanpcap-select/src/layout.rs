@@ -22,8 +22,7 @@ pub mod control {
 
     /// 64 bits: [`crate::Control`].
     pub const WORD: usize = 0;
-    /// 64 bits: the control word from the next topology update in the stream on; 0 if the control
-    /// word stays.
+    /// 64 bits: the control word from the next topology update in the stream on; 0 if it stays.
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
@@ -70,8 +69,7 @@ pub mod control {
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
-    /// Bytes of a table's counters of 16 bits. They count each bucket's packets while the table is
-    /// in use.
+    /// Bytes of a table's counters of 16 bits: each bucket's packets while the table is in use.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
     /// Bytes of a lane: the counters of 16 bits of both tables. Only lanes with a queue of their
     /// own have these counters, from the row's beginning on.
@@ -86,8 +84,7 @@ pub mod counts {
     /// Bytes of the causes of a lane. The causes follow the buckets' counters of all lanes.
     pub const CAUSES: usize = 128;
 
-    /// Offsets in the causes, of 64 bits each: see [`crate::native::Causes`]. The first one counts
-    /// beacons.
+    /// Offsets in the causes, of 64 bits each: see [`crate::native::Causes`]. The first: beacons.
     pub const BEACONS: usize = 0;
     /// Topology updates.
     pub const UPDATES: usize = 8;

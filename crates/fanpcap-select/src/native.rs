@@ -86,8 +86,7 @@ impl Node {
         self.filter = filter;
     }
 
-    /// From now on, the node has several devices: the last beacon may come again, and then is not
-    /// forged.
+    /// From now on, the node has several devices: the last beacon may come again, not forged.
     pub fn several_devices(&mut self) {
         self.is_several = true;
     }

@@ -3,8 +3,7 @@
 /// The key by which packets are selected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Key {
-    /// PSAMP's BOB hash (RFC 5475) over parts that do not change on the way. Selects each packet
-    /// separately.
+    /// PSAMP's BOB hash (RFC 5475) over parts that do not change on the way: each packet by itself.
     #[default]
     Packet,
     /// A symmetric hash of addresses, ports and protocol. Selects whole flows, in both directions.
@@ -43,7 +42,6 @@ impl Key {
 pub struct Selection {
     /// The key by which packets are selected.
     pub key: Key,
-    /// The initial value of the hash. Somebody who knows it can overload a node, so it is a secret
-    /// of the cluster.
+    /// The initial value of the hash: a secret. Somebody who knows it can overload a node.
     pub initial: u32,
 }

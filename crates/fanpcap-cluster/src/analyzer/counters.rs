@@ -20,15 +20,13 @@ pub struct Counters {
     pub unknown: u64,
     /// Records that came too late to be delivered in order. They were delivered out of order.
     pub late: u64,
-    /// Late records whose doubles are forgotten. If such a record has a double, it was delivered
-    /// twice.
+    /// Late records whose doubles are forgotten. If one has a double, it was delivered twice.
     pub unchecked: u64,
     /// Records whose stamps are seconds ahead of the other nodes' stamps. They were delivered.
     pub ahead: u64,
     /// Milliseconds whose records waited for less time than they should, because memory was short.
     pub hurried: u64,
-    /// Batches of another cluster, and batches so old that the analyzer can't know whether they are
-    /// repeats.
+    /// Batches of another cluster, and batches too old to know whether they are repeats.
     pub refused_batches: u64,
     /// Batches of more nodes or sessions than an analyzer follows.
     pub crowded_batches: u64,

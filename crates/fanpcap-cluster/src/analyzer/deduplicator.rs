@@ -10,8 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The maximum number of packets that are remembered. Packets beyond this number never count as
-/// duplicates.
+/// The maximum number of remembered packets. Packets beyond it never count as duplicates.
 const MOST: usize = 1 << 20;
 
 /// The maximum number of packets that are remembered for late records; about 50 MB.
@@ -89,8 +88,7 @@ impl Deduplicator {
         false
     }
 
-    /// Whether packets with nearly the stamp `stamp` are forgotten. Doubles of such packets are not
-    /// found.
+    /// Whether packets with nearly this stamp are forgotten. Their doubles are not found.
     pub fn has_forgotten(&self, stamp: u64) -> bool {
         stamp <= self.forgotten.saturating_add(self.skew)
     }

@@ -33,8 +33,7 @@ impl Analyzer {
     }
 
     /// Until this time, all packets of a node have come or are lost, except packets that its CPUs
-    /// read out of order. In nanoseconds since 1970 by the node's clock; `None` if the node has no
-    /// session.
+    /// read out of order. In nanoseconds since 1970 by its clock; `None` if it has no session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
         let stream = self.newest(node, boot)?;
         Some(stream.heard.saturating_add_signed(stream.ahead))
@@ -48,8 +47,7 @@ impl Analyzer {
     }
 
     /// How many records have come in the node's sessions that began after `since`, by bucket.
-    /// `since` is in nanoseconds since 1970 by the node's clock. `None` if there was no such
-    /// session.
+    /// `since` is in nanoseconds since 1970 by the node's clock. `None`: no such session.
     pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
         let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
         let after = |began: u64| began.saturating_add(self.settings.skew) >= since;

@@ -24,8 +24,7 @@ pub(super) struct Stream {
     next: u64,
     /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// The number of the first record that counts, and the number after the newest batch's last
-    /// record.
+    /// The number of the first record that counts, and that after the newest batch's last record.
     records: (u64, u64),
     /// How many records came.
     received: u64,
@@ -47,8 +46,7 @@ pub(super) struct Stream {
 pub struct IdleTime {
     /// All records that came were captured before this time.
     pub since: u64,
-    /// All records that were captured before this time have come or are lost; 0 if that is not
-    /// known yet.
+    /// All records captured before this time have come or are lost; 0 if that is not known yet.
     pub until: u64,
     /// The stamp of the newest empty batch. When the next empty batch is made, all records before
     /// this stamp have been sent.
@@ -56,9 +54,8 @@ pub struct IdleTime {
 }
 
 impl Stream {
-    /// A session. `batch` is the first batch that the analyzer gets of it. If the analyzer was
-    /// there when the session began (`from_begin`), the batches before `batch` count as lost until
-    /// they come.
+    /// A session. `batch` is the first batch that comes of it. If the analyzer was there when the
+    /// session began (`from_begin`), the batches before `batch` count as lost until they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {

@@ -62,8 +62,7 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// The memory of delivered slots. Otherwise each slot would keep the memory of its largest
-    /// burst.
+    /// The memory of delivered slots. Else each slot would keep the memory of its largest burst.
     spare: Vec<TimeSlot>,
     /// The first slot that was not delivered.
     due: u64,

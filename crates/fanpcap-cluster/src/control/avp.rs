@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Codes of AVPs. The first seven are the paper's, which gives them no numbers.
 ///
 /// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four AVPs
-/// of one code. A receiver skips codes that it does not know, so that a later version can add
-/// codes.
+/// of one code. A receiver skips codes that it does not know, so a later version can add codes.
 pub(super) mod code {
     /// A node: the sender of a join, the receiver of an accept, or a node of a topology.
     pub(in super::super) const NODE_ID: u8 = 1;
@@ -35,8 +34,7 @@ pub(super) mod code {
     pub(in super::super) const EPOCH: u8 = 67;
     /// A topology's stage: 0 stable, 1 union.
     pub(in super::super) const PHASE: u8 = 68;
-    /// Four bytes of a topology's encoding, or of a note. `LENGTH` says how many bytes there are in
-    /// all.
+    /// Four bytes of a topology's encoding, or of a note. `LENGTH` is the number of all bytes.
     pub(in super::super) const BYTES: u8 = 69;
     /// How many bytes all `BYTES` together carry. The last one may carry fewer than four.
     pub(in super::super) const LENGTH: u8 = 70;
@@ -58,8 +56,7 @@ pub(super) mod code {
     pub(in super::super) const WEIGHT: u8 = 78;
     /// The revision of the newest topology that a node captures by, 64 bits.
     pub(in super::super) const FOLLOWS: u8 = 79;
-    /// Why a node is refused: 1 if its id is taken, 2 if the cluster is full, 3 if its version is
-    /// not supported.
+    /// Why a node is refused: 1: its id is taken, 2: the cluster is full, 3: unsupported version.
     pub(in super::super) const REFUSAL: u8 = 80;
     /// How often the state that standbys get has changed.
     pub(in super::super) const STATE: u8 = 81;
@@ -85,8 +82,7 @@ pub(super) mod code {
     pub(in super::super) const CHALLENGED: u8 = 95;
     /// A node's version of fanpcap: 0, major, minor and patch, 8 bits each.
     pub(in super::super) const VERSION: u8 = 96;
-    /// A node's mode: 0 in distribution mode, else how many bytes of each packet it sends in
-    /// capture mode.
+    /// A node's mode: 0: distribution, else how many bytes of each packet it sends.
     pub(in super::super) const HEADER: u8 = 97;
     /// The number of devices that a node monitors.
     pub(in super::super) const DEVICES: u8 = 98;
@@ -169,8 +165,7 @@ impl List {
         self
     }
 
-    /// Writes an address without its scope (`fe80::1%eth0`), which has no meaning on another
-    /// machine.
+    /// Writes an address without its scope (`fe80::1%eth0`), which only this machine knows.
     pub(super) fn put_address(&mut self, codes: AddressCodes, address: SocketAddr) -> &mut Self {
         match address.ip() {
             IpAddr::V4(ip) => {

@@ -29,16 +29,14 @@ pub enum Body {
     TopologyUpdate(Revision, Box<Topology>),
     /// A node is alive.
     Heartbeat(Member, Term),
-    /// To a node: the coordinator refuses the node. To the operator: there are too many changes of
-    /// this kind.
+    /// To a node: it is refused. To the operator: there are too many changes of this kind.
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
     /// The message with this session and sequence may be a repeat. The receiver must send it again,
     /// with the token in this envelope.
     Challenge([u64; 2]),
-    /// From a node: the node captures by the topology of this revision. To the operator: the change
-    /// was made.
+    /// From a node: it captures by the topology of this revision. To the operator: it is done.
     Acknowledge(u64),
     /// This node leaves.
     Leave(NodeId),

@@ -31,8 +31,7 @@ pub use members::Refused;
 /// A coordinator's number, addresses and times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
-    /// This coordinator's number, below 16. No other coordinator of the cluster has the same
-    /// number.
+    /// This coordinator's number, below 16. No other coordinator of the cluster has it.
     pub number: u8,
     /// The address at which other processes reach this coordinator.
     pub address: SocketAddr,
@@ -57,8 +56,7 @@ pub struct CoordinatorSettings {
     /// hears the first of these nodes. The time ends early when the leader has heard all of them.
     /// If a node follows a newer topology, the leader waits up to `offline` for that topology.
     pub settle: Duration,
-    /// How long the leader waits for the acknowledgement of a topology before it sends the topology
-    /// again.
+    /// How long the leader waits for a topology's acknowledgement before it sends it again.
     pub retry: Duration,
 }
 
@@ -128,8 +126,7 @@ impl CoordinatorEnd {
     }
 
     /// The next datagram to send, and its receiver. Returns none while a state must be
-    /// [stored](Self::to_store): if this process crashed, other processes would have a state that
-    /// is lost.
+    /// [stored](Self::to_store): if this process crashed, others would have a state that is lost.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.knowledge.is_stored() {
             true => self.outbox.take(),

@@ -3,9 +3,8 @@
 //! A sender numbers its messages within its **session**, which is a random number that the process
 //! makes when it starts. The receiver refuses replays as long as it remembers the session. Replays
 //! must also fail if the receiver or its peer has just started. So each participant gives its peers
-//! a **token**, an unguessable number, and accepts only messages with this token. It answers a
-//! message without the token by a challenge, which has the token. This needs neither a clock nor a
-//! file.
+//! a **token**, an unguessable number, and accepts only messages with it. It answers a message
+//! without the token by a challenge, which has it. This needs neither a clock nor a file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,11 +40,9 @@ pub enum Incoming {
     /// Nothing to do: the datagram is a part of a message, an own message, or one that a later
     /// message has replaced.
     Nothing,
-    /// The leader that a message names. The seal of the message is valid, but the message may be
-    /// old.
+    /// The leader that a message names. The message's seal is valid, but it may be old.
     Hint(Leader),
-    /// The peer did not accept our last message. It will accept the same message if we send it
-    /// again now.
+    /// The peer did not accept our last message. It will accept it if we send it again now.
     Challenged(Peer),
     /// This peer has just sent a topology of this revision that this version can't read. It is
     /// counted as [`Cause::Body`].
@@ -61,8 +58,7 @@ struct Association {
     since: Duration,
     /// The version of the protocol that both sides support.
     version: u8,
-    /// The session whose messages are accepted, and the token that they must have; 0 before the
-    /// first.
+    /// The session whose messages are accepted, and their token; 0 before the first.
     session: u64,
     token: u64,
     window: Window,
@@ -241,8 +237,7 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // If the sender has a later version, it changes to ours when it sees the version of the
-            // challenge.
+            // A sender of a later version changes to ours when it sees the challenge's version.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {

@@ -1,5 +1,4 @@
-//! The envelope of a control message: its sender, session and sequence, sealed with the cluster's
-//! key.
+//! The envelope of a control message: sender, session and sequence, sealed with the cluster's key.
 //!
 //! All numbers are big-endian. The message comes after the header. The seal (HMAC-SHA256 over all
 //! bytes before the seal) ends the datagram.
@@ -22,8 +21,7 @@ const HEADER: usize = 52;
 /// Bytes of the seal.
 pub(crate) const SEAL: usize = 32;
 
-/// The maximum number of bytes in a datagram, which fits into an Ethernet frame with room for a
-/// tunnel's headers.
+/// The maximum number of bytes in a datagram: an Ethernet frame with room for a tunnel's headers.
 pub const DATAGRAM: usize = 1400;
 
 const _: () = assert!(HEADER + 2 + AVPS * 5 + SEAL <= DATAGRAM);
@@ -101,8 +99,7 @@ impl Key {
     }
 }
 
-/// The keys of a cluster: the one that seals messages, and another one that is valid while keys are
-/// changed.
+/// The keys of a cluster: one that seals, and another that is valid while keys are changed.
 #[derive(Clone, Debug)]
 pub struct Keys {
     /// Seals messages, and opens them.

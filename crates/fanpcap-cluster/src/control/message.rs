@@ -1,5 +1,4 @@
-//! The paper's control message (DiCAP, Fig. 2): a type, a count, and as many AVPs as the count
-//! says.
+//! The paper's control message (DiCAP, Fig. 2): a type, a count, and this many AVPs.
 
 use super::avp::Avp;
 
@@ -49,8 +48,7 @@ kinds! {
     Synchronise = 24,
     /// A standby wants to become the active coordinator.
     Elect = 25,
-    /// A change by the operator. The unused number 26 was a node's counts, which now go to
-    /// analyzers.
+    /// A change by the operator. Number 26 was a node's counts, which now go to analyzers.
     OperatorChange = 27,
     /// The operator asks for the cluster's status.
     Query = 28,

@@ -70,8 +70,7 @@ pub struct NodeEnd {
     /// When the node reports that no coordinator has ever accepted it; zero before the first tick.
     limit: Duration,
     next: Duration,
-    /// The newest topology that has come. `transfers` is its number among the lists that this node
-    /// sends.
+    /// The newest topology that has come. `transfers` is its number among this node's lists.
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,

@@ -7,8 +7,7 @@ use super::body::Body;
 use super::endpoint::Endpoint;
 use super::envelope::Peer;
 
-/// The maximum number of waiting datagrams. The driver takes them after each call, so normally
-/// there are fewer.
+/// The maximum number of waiting datagrams. Normally there are fewer: each call takes them.
 const WAITING: usize = 65_536;
 
 /// Datagrams that wait to be sent, the oldest first.

@@ -13,8 +13,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes a sequence number. Returns whether it is new. Returns `false` for numbers below the
-    /// window.
+    /// Takes a sequence number. Returns whether it is new; `false` below the window.
     pub(crate) fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.greatest {
             let by = sequence - self.greatest;

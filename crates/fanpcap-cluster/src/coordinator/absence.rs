@@ -14,8 +14,7 @@ pub(super) struct Absences {
     dead: BTreeMap<NodeId, Duration>,
     /// Set while too many nodes are absent.
     mass: Option<MassAbsence>,
-    /// Nodes that count as dead because they stayed away long enough, though too many disappeared
-    /// at once.
+    /// Nodes that count as dead because they stayed away for long, though too many went at once.
     given_up: BTreeSet<NodeId>,
 }
 

@@ -8,8 +8,7 @@ use crate::coordination::LiveNode;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// How long a newcomer must live before it gets buckets, so that nodes that start together share
-/// them at once.
+/// How long a newcomer must live before it gets buckets, so that nodes can start together.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
 /// The longest hold-down of a node that was gone before, unless the first is longer.

@@ -31,8 +31,7 @@ pub(super) struct CounterRunEnd {
     pub(super) captured: Option<Box<Spans>>,
     /// The buckets that it may have captured after its last report.
     pub(super) owned: Box<Flags>,
-    /// Whether the reports of all nodes have reached `at`. Then `captured` does not change any
-    /// more.
+    /// Whether all nodes' reports have reached `at`. Then `captured` does not change any more.
     pub(super) is_reached: bool,
 }
 
@@ -54,12 +53,10 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets that the run had captured, and that unions had shared, when each bucket's
-    /// interval began.
+    /// The packets that the run had captured, and unions had shared, when each interval began.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
-    /// How many packets the run captured in each bucket's interval by a topology that may have been
-    /// replaced.
+    /// How many packets the run captured in each interval by a topology that may be replaced.
     pub(super) stale: Box<Counts>,
     /// The buckets that the node may have had in the bucket's present interval.
     pub(super) had: Box<Flags>,
@@ -69,8 +66,7 @@ pub(super) struct CounterRun {
     pub(super) compared: u64,
     /// The run counts as an observer only from this time on.
     pub(super) from: u64,
-    /// The verdict by the other nodes' newest counts. It is never `Lossy`, because `port` finds
-    /// lossy ports.
+    /// The verdict by the other nodes' newest counts. Never `Lossy`: `port` finds lossy ports.
     pub(super) verdict: Verdict,
     /// When there was last enough traffic for a verdict.
     pub(super) judged: u64,

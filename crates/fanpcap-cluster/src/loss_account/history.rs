@@ -14,8 +14,7 @@ pub struct PortHistory {
     pub worst: Verdict,
     /// When the port's verdict was first other than sound, in nanoseconds since 1970.
     pub since: u64,
-    /// When the port last lacked a packet, or was blind, wrong or double, in nanoseconds since
-    /// 1970.
+    /// When it last lacked a packet, or was blind, wrong or double, in nanoseconds since 1970.
     pub last: u64,
     /// Packets that the port certainly did not deliver.
     pub packets: i64,

@@ -16,8 +16,7 @@ struct IntervalEnd {
     offered: Span,
     /// The interval's packets that were doubled, and those that were lost.
     outcome: (Span, Span),
-    /// For each run, the packets that it had captured by the end, and those of them that unions had
-    /// shared.
+    /// For each run, the packets that it had captured by the end, and those that unions shared.
     counts: Vec<(Span, u64)>,
     /// Whether each run's node may have the bucket from then on.
     has: Vec<bool>,

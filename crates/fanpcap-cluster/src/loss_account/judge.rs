@@ -11,8 +11,7 @@ use super::verdict::Verdict;
 const DIFFERENT: i64 = 2_000;
 
 /// Parts of a million of the median. A port is surplus if its node sees at least this much more
-/// than the median. The median itself may lack packets, because two ports of three may lose
-/// packets.
+/// than the median. The median itself may lack packets, because two ports of three may lose some.
 const SURPLUS: i64 = 10_000;
 
 /// Nodes are not compared if they saw fewer packets in all.
@@ -112,8 +111,7 @@ fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median. Of two middle numbers it takes the greater one, because half of the ports may lose
-/// packets.
+/// The median. Of two middle numbers it takes the greater one: half of the ports may lose packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

@@ -17,8 +17,7 @@ pub(super) type Flags = [bool; BUCKETS];
 struct KnownTopology {
     revision: Revision,
     topology: Topology,
-    /// Whether nodes had no other buckets between the topology before and this one than by these
-    /// two.
+    /// Whether nodes had no other buckets between the topology before and this one than by both.
     follows: bool,
 }
 
@@ -63,8 +62,7 @@ impl Ownership {
         self.position(revision).is_some()
     }
 
-    /// The buckets that a node may have had by the topology `since` and all newer ones; `None`:
-    /// any.
+    /// The buckets that a node may have had by the topology `since` and newer ones; `None`: any.
     pub(super) fn since(&self, node: NodeId, since: Revision) -> Option<Box<Flags>> {
         self.from(node, self.position(since)?)
     }

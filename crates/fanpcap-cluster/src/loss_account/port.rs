@@ -25,13 +25,11 @@ const FEW: i64 = 3;
 /// found lossy, the packets that it may have lacked by then are noted as old.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// For each bucket, the upper limit of the packets that the port may have lacked at the time
-    /// `noted`.
+    /// For each bucket, the most packets that the port may have lacked at the time `noted`.
     old: Box<[i64; BUCKETS]>,
     /// When the port was last not lossy, or when `old` was noted.
     noted: u64,
-    /// Lacking packets without the old ones, counted when their bucket's traffic stopped, or when
-    /// `old` was noted.
+    /// Lacking packets without the old ones, counted when a bucket stopped, or `old` was noted.
     rested: i64,
     /// The lower limit of the lacking packets, without the packets of `old`. It never falls.
     lacking: i64,
@@ -135,8 +133,7 @@ impl Port {
         }
     }
 
-    /// Returns how many lacking packets the history does not have yet, and counts them as in the
-    /// history.
+    /// Returns how many lacking packets the history lacks, and counts them as in the history.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

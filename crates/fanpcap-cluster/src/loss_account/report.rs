@@ -16,8 +16,7 @@ pub struct Beacon {
     pub seen: u64,
 }
 
-/// The fields of a report besides the counts by bucket. All counts begin with 0 at the time
-/// `since`.
+/// The fields of a report besides the counts by bucket. All counts are 0 at the time `since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// Which node.
@@ -46,8 +45,7 @@ pub struct Report {
     pub seen: Box<Counts>,
     /// The node's own packets that it captured: they did not find the ring full.
     pub captured: Box<Counts>,
-    /// Packets that both the node and another node had to capture: they came while a union shared
-    /// their bucket.
+    /// Packets that another node also had to capture: they came while a union shared their bucket.
     pub shared: Box<Counts>,
 }
 

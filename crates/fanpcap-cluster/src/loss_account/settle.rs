@@ -119,8 +119,7 @@ impl Ledger {
             } else if let Some((before, unbooked)) = self.before(run) {
                 let run = &mut self.runs[at];
                 run.before = Some(before);
-                // This run was not an observer for a while, and continues with its captured
-                // packets.
+                // This run was no observer for a while, and continues with its captured packets.
                 if !run.booked && run.age != RunAge::New {
                     run.unbooked = unbooked;
                 }

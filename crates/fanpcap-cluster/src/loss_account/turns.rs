@@ -10,16 +10,14 @@ use super::span::Span;
 use super::verdict::Verdict;
 
 /// The longest time for which a node that lacked a packet counts turns wrongly, in nanoseconds.
-/// Updates come in the stream every 8 s, a port may lose one of them, and no update comes in a
-/// union.
+/// Updates come in the stream every 8 s, a port may lose one, and none comes in a union.
 const TURN: u64 = 20_000_000_000;
 
 /// In nanoseconds. A node whose newest beacon is older lacks a beacon, and perhaps an update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
-    /// Sets whether nodes capture packets in turn. A node that lacked a packet is out of turn for a
-    /// while.
+    /// Sets whether nodes capture in turn. A node that lacked a packet is out of turn for a while.
     pub fn set_in_turn(&mut self, in_turn: bool) {
         self.in_turn |= in_turn;
     }

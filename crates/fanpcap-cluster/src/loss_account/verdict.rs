@@ -10,11 +10,9 @@ pub enum Verdict {
     Sound,
     /// The port lost this many of a million packets in the last five minutes.
     Lossy(u32),
-    /// The port sees more packets than the others: its mirror may deliver packets twice. Its node
-    /// is not an observer.
+    /// The port sees more packets than others: its mirror may deliver some twice. No observer.
     Surplus,
-    /// The port sees other traffic than the others: it may be the wrong port. Its node is not an
-    /// observer.
+    /// The port sees other traffic than the others: it may be the wrong port. No observer.
     Different,
     /// The port sees no packets while the others do, or it sees no beacon.
     Blind,

@@ -57,8 +57,7 @@ impl<'a> Batch<'a> {
     /// Reads a message that is a batch.
     ///
     /// # Errors
-    /// The message is not a batch, or one of its records goes beyond its end or has a bucket above
-    /// 4095.
+    /// It is not a batch, or one of its records goes beyond its end or has a bucket above 4095.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let head = Head::of_whole(bytes, Kind::Records)?;
         let body = bytes.get(BATCH_BYTES..);
@@ -162,8 +161,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Begins a session whose batches have up to `size` bytes, but not more than a message may
-    /// have.
+    /// Begins a session whose batches have up to `size` bytes, and not more than a message may.
     pub fn new(head: Head, size: usize, link: u16) -> Self {
         let least = BATCH_BYTES + RECORD_BYTES + 64;
         Self {

@@ -38,8 +38,7 @@ pub struct CountsEncoder {
 }
 
 impl CountsEncoder {
-    /// Writes reports for the analyzer that has the buckets of `part`. The cluster and the session
-    /// come from `head`.
+    /// Writes reports for the analyzer of `part`. The cluster and the session come from `head`.
     pub fn new(head: Head, part: Part) -> Self {
         let kind = Kind::Counts;
         Self {

@@ -103,8 +103,7 @@ impl Head {
     /// reads [`length`](Self::length) bytes in all.
     ///
     /// # Errors
-    /// The rest of the message can't be read. On a TCP connection, later messages can't be read
-    /// either.
+    /// The rest of the message can't be read, and so can no later message of a TCP connection.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(MessageError::Length(bytes.len()));

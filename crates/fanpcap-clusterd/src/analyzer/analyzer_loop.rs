@@ -1,5 +1,4 @@
-//! The analyzer's loop: takes messages, writes packets to files, and returns a status once a
-//! second.
+//! The analyzer's loop: takes messages, writes packets to files, and returns a status each second.
 
 use std::net::SocketAddr;
 use std::path::Path;

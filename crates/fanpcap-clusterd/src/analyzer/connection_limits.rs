@@ -9,8 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// most 128 nodes, with one connection each.
 pub(super) const PROVEN: usize = 256;
 
-/// Maximum number of open connections without this proof. Nodes prove themselves within
-/// milliseconds.
+/// Maximum number of open connections without this proof. Nodes need milliseconds for it.
 pub(super) const UNPROVEN: usize = 256;
 
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
@@ -71,8 +70,7 @@ impl ConnectionLimits {
     /// Returns a slot for a connection that has proven nothing. If all slots are taken, `take` ends
     /// another connection by calling its `end`, and returns the address of that connection. It
     /// chooses the /48 with the most connections, then the /64 with the most connections in that
-    /// /48, then the address with the most connections in that /64, and of that address the oldest
-    /// connection.
+    /// /48, then the address with the most connections in that /64, and its oldest connection.
     pub(super) fn take(
         &self,
         from: SocketAddr,
@@ -125,16 +123,14 @@ impl Connection {
 }
 
 impl ConnectionList {
-    /// Removes and returns the connection to displace, if its network has more than `few`
-    /// connections.
+    /// Removes and returns the connection to displace, if its network has more than `few`.
     fn displace(&mut self, few: usize) -> Option<Connection> {
         let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
         for network in self.0.iter().flat_map(|it| networks(it.from)) {
             *crowds.entry(network).or_default() += 1;
         }
         let crowd = |at: usize| networks(self.0[at].from).map(|network| crowds[&network]);
-        // Of several maxima, max_by_key() returns the last one: in this order the oldest
-        // connection.
+        // Of several maxima, max_by_key() returns the last one: here the oldest connection.
         let all = (0..self.0.len()).rev();
         let first = all.max_by_key(|at| crowd(*at));
         let first = first.filter(|at| crowd(*at)[0] > few);

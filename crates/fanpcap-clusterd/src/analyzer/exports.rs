@@ -1,8 +1,7 @@
 //! Exports packets and counts to IPFIX collectors, in a separate thread.
 //!
 //! Each node is a separate observation domain, with the node's id as its number. If a collector
-//! does not read, or if the thread is too slow, packets are not exported, and the analyzer does not
-//! wait.
+//! does not read, or the thread is too slow, packets are not exported. The analyzer does not wait.
 
 mod target;
 mod connection;

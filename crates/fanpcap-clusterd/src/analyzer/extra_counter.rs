@@ -1,5 +1,4 @@
-//! Counters of features that not every analyzer uses: removed and compressed files, exports,
-//! DiCAP's datagrams.
+//! Counters of features that not every analyzer uses: removed and compressed files, exports, DiCAP.
 
 use fanpcap_terminal::exposition::Kind;
 

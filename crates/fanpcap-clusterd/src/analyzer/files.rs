@@ -128,8 +128,7 @@ impl Files {
         }
     }
 
-    /// Writes the collected packets. Begins another file if the current file is large or old
-    /// enough.
+    /// Writes the collected packets. Begins another file if the current one is large or old enough.
     pub(super) fn flush(&mut self, now: u64) {
         let Some(open) = &mut self.open else {
             return;

@@ -70,8 +70,7 @@ struct IntakeShared {
     refused: Arc<Refused>,
 }
 
-/// Listens on an address for messages of a cluster. With a key or a certificate in the keyring, it
-/// accepts only TLS.
+/// Listens for messages of a cluster. With a key or a certificate in the keyring, only by TLS.
 pub(super) fn open(
     on: SocketAddr,
     cluster: u64,
@@ -245,8 +244,7 @@ fn fill(
                 there += more;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // The TLS connection ends without a closing message, for example because the node was
-            // killed.
+            // The TLS connection ends without a closing message: perhaps the node was killed.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && there == 0 => {
                 return Ok(false);
             }

@@ -20,8 +20,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Writes the metrics of this cluster, and its account by bucket, to those `files` that are
-    /// given.
+    /// Writes the metrics of this cluster, and its account by bucket, to the given `files`.
     pub(super) fn new(files: [Option<PathBuf>; 2], cluster: &str) -> Self {
         let [file, buckets] = files.map(|file| Some(Textfile::new(file?, "analyzer")));
         Self {

@@ -46,8 +46,7 @@ impl MissingPackets {
     }
 
     /// Takes the captured packets of a report that was made at `stamp` by the node's clock. `came`
-    /// are the packets that have come so far. `gaps` is how many of the node's record numbers are
-    /// missing.
+    /// are the packets that have come. `gaps` is how many of the node's record numbers are missing.
     pub(super) fn take(
         &mut self,
         (stamp, captured): (u64, &Counts),

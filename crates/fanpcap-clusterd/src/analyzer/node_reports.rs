@@ -187,8 +187,7 @@ impl NodeReports {
         self.ledger.settle();
     }
 
-    /// Expects reports from the newest topology's nodes, and from nodes that have reported and are
-    /// not dead.
+    /// Expects reports from the newest topology's nodes, and from live nodes that have reported.
     fn expect(&mut self, now: u64) {
         let newest = self.newest.as_ref();
         let entries = newest.map_or(&[][..], |(_, topology)| &topology.nodes);

@@ -1,5 +1,4 @@
-//! The state on a terminal: the cluster's sums, the four counters of losses, and a row for each
-//! node.
+//! The state on a terminal: the cluster's sums, four counters of losses, and a row for each node.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -13,8 +12,7 @@ use super::status::Status;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Control sequences that move to the upper left, and that clear the rest of a line and of the
-/// screen.
+/// Control sequences: move to the upper left, clear the rest of a line, and of the screen.
 const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";

@@ -60,8 +60,7 @@ impl TopologyFollower {
         self.updates.try_iter()
     }
 
-    /// Makes the thread read at once, because a node follows this topology and the analyzer lacks
-    /// it.
+    /// Makes the thread read at once: a node follows this topology, which the analyzer lacks.
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);

@@ -2,12 +2,10 @@
 //!
 //! In distribution mode, two nodes have the same packet while its bucket moves, or while a node is
 //! cut off from the others. With most keys, equal packets have the same bucket, and so the same
-//! owner. So equal packets of two files are doubles, and equal packets of one file are true
-//! repeats.
+//! owner. So equal packets of two files are doubles, and equal packets of one file are repeats.
 //!
-//! With `round_robin`, the packet's turn selects the bucket. Then a packet's repeat has another
-//! bucket, and another node may capture it. So equal packets of two files are doubles only while
-//! buckets move.
+//! With `round_robin`, the packet's turn selects the bucket. Then a repeat has another bucket, and
+//! another node may capture it. So equal packets of two files are doubles only while buckets move.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;

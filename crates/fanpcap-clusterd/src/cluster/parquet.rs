@@ -1,5 +1,4 @@
-//! `fanpcap cluster parquet`: converts an analyzer's files to Parquet, for queries over many
-//! packets.
+//! `fanpcap cluster parquet`: converts an analyzer's files to Parquet, for queries.
 
 use std::fs::{self, DirBuilder, File, FileTimes, Permissions};
 use std::mem;
@@ -33,8 +32,7 @@ pub(crate) struct Arguments {
 }
 
 /// The columns: `time` in nanoseconds since 1970, the node's id, the bucket, the revision of the
-/// topology by which the node captured the packet, the length on the wire, and the packet's first
-/// bytes.
+/// topology by which it was captured, the length on the wire, and the packet's first bytes.
 const COLUMNS: &str = "message record {
     required int64 time (TIMESTAMP(NANOS, true));
     required int32 node (INTEGER(32, false));
@@ -116,8 +114,7 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // Sets the time that the source had before it was read: the analyzer may still write the
-    // source.
+    // Sets the time that the source had before it was read: it may still be written.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))

@@ -75,8 +75,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
     })
 }
 
-/// The nodes, and then the slots of the buckets, 32 in each line. A line begins with the number of
-/// its first bucket.
+/// The nodes, and then the slots of the buckets, 32 in each line after the number of the first.
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);

@@ -176,8 +176,7 @@ impl<'a> FileEntries<'a> {
         Ok(embedded)
     }
 
-    /// The coordinators' addresses. An address must not be named twice: it is probably a mistake
-    /// for another address.
+    /// The coordinators' addresses, each once: a second one is probably a mistake for another.
     fn coordinators(&self) -> Result<Vec<SocketAddr>, Report> {
         let all = self.addresses(Key::Coordinators);
         let is_twice = |at: usize| all[..at].contains(&all[at]);

@@ -26,8 +26,7 @@ impl PartialEq for Row {
 
 impl Eq for Row {}
 
-/// Parses the text of a file, which is called `source` in error messages. An error is the first
-/// mistake in the text.
+/// Parses a file's text, which errors call `source`. An error is the first mistake in it.
 pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     let mut entries: Vec<Entry> = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -47,8 +46,7 @@ pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     Ok(entries)
 }
 
-/// Adds an entry, unless the file already has the same one. A file may repeat itself, but must not
-/// contradict itself.
+/// Adds an entry, unless the file already has it. A file may repeat but not contradict itself.
 fn add(entries: &mut Vec<Entry>, entry: Entry) -> Result<(), Fault> {
     let others: Vec<&Entry> = entries.iter().filter(|it| it.row == entry.row).collect();
     if others.iter().any(|it| it.value == entry.value) {

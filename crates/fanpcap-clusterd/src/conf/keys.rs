@@ -1,5 +1,4 @@
-//! The table of cluster.conf's keys. Each row has a key's name, the type of its value, and its
-//! engine.
+//! The table of cluster.conf's keys. Each row has a key's name, its value's type, and its engine.
 
 use super::value::{Type, WEIGHT_MAX};
 

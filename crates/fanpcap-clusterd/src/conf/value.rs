@@ -229,8 +229,7 @@ fn url(text: &str) -> Result<String, Fault> {
     Err(fault(message, "write one such as https://10.0.0.5:2379"))
 }
 
-/// Parses a node's id, as [`NodeId`] prints it. It has one to eight hexadecimal digits, and is not
-/// 0.
+/// Parses a node's id, as [`NodeId`] prints it: one to eight hexadecimal digits, not 0.
 pub(crate) fn node(text: &str) -> Result<NodeId, Fault> {
     let is_id = (1..=8).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
     let id = u32::from_str_radix(text, 16).ok();

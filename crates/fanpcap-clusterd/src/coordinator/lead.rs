@@ -1,5 +1,4 @@
-//! The coordinator's loop: reads the view, decides, writes topologies, and logs each change in one
-//! line.
+//! The coordinator's loop: reads the view, decides, writes topologies, and logs each in one line.
 
 use std::time::Duration;
 
@@ -112,8 +111,7 @@ impl<S: FnMut(&str)> Driver<S> {
         self.troubles = troubles;
     }
 
-    /// Writes a topology. If another coordinator was faster, the next view has the other one's
-    /// topology.
+    /// Writes a topology. If another coordinator was faster, the next view has its topology.
     fn write(&mut self, write: &Write) -> Result<()> {
         let error = match self.side.write(&write.topology, write.replaces) {
             Ok(revision) => {
@@ -164,8 +162,7 @@ impl<S: FnMut(&str)> Driver<S> {
     /// Gives up the lead.
     pub(super) fn resign(mut self) {
         self.side.resign();
-        // The file with metrics outlives the process, so it must not say that this coordinator
-        // leads.
+        // The file outlives the process, so it must not say that this coordinator leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, &self.side.all_refused());
         }

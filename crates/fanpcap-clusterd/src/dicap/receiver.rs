@@ -30,15 +30,13 @@ pub(crate) struct Datagram {
 /// Counts refused and dropped datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Datagrams that do not have the paper's format, or whose sender's address is no node's
-    /// address.
+    /// Datagrams that do not have the paper's format, or whose sender is no node's address.
     pub(crate) refused: AtomicU64,
     /// Headers in datagrams that were dropped because the queue was full.
     pub(crate) dropped: AtomicU64,
 }
 
-/// Maximum number of addresses that are remembered. Without a key, strangers can pretend to be
-/// nodes.
+/// Maximum number of remembered addresses. Without a key, strangers can pretend to be nodes.
 const SENDERS: usize = 2 * NODES;
 
 /// The addresses whose datagrams are accepted.
@@ -113,8 +111,7 @@ impl Receiver {
         let senders = Arc::new(Senders::new(has_keys));
         let believed = Arc::clone(&senders);
         let take = move || {
-            // The buffer has one byte more than the longest datagram, to recognize longer ones,
-            // which are refused.
+            // The buffer has one byte more than the longest datagram: longer ones are refused.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {

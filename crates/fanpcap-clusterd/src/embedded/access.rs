@@ -1,5 +1,4 @@
-//! The credentials of a participant of the cluster: the cluster's keys, and the process's own
-//! secret.
+//! The credentials of a participant: the cluster's keys, and the process's own secret.
 
 use std::time::Duration;
 
@@ -23,8 +22,7 @@ pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     keys.context("the settings name no key_file for the control messages")
 }
 
-/// The time between attempts, between pulses, and between ballots: a fifth of the time between
-/// heartbeats.
+/// The time between attempts, pulses, or ballots: a fifth of the time between heartbeats.
 pub(super) fn beat(heartbeat: Duration) -> Duration {
     heartbeat / 5
 }

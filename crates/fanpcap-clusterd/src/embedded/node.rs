@@ -20,8 +20,7 @@ pub struct EmbeddedNode {
 }
 
 impl EmbeddedNode {
-    /// Opens a node with this announcement. The node joins the cluster at the first
-    /// [`NodeSide::poll`].
+    /// Opens a node with this announcement. It joins the cluster at the first [`NodeSide::poll`].
     ///
     /// # Errors
     /// The settings are not valid, a key can't be read, or a socket can't be opened.

@@ -39,8 +39,7 @@ impl ControlSockets {
         })
     }
 
-    /// Opens a socket on any port, for the address family of `others`. `local` is the source
-    /// address.
+    /// Opens a socket on any port, of the address family of `others`. `local` is its address.
     pub(super) fn towards(others: &[SocketAddr], local: Option<IpAddr>) -> Result<Self> {
         let first = others
             .first()

@@ -17,8 +17,7 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct Store(PathBuf);
 
 impl Store {
-    /// Opens the file of the cluster's coordinator `number`, and reads its state. Without a file,
-    /// there is no state.
+    /// Opens the file of coordinator `number`, and reads its state; `None` without a file.
     pub(super) fn open(
         directory: &Path,
         cluster: ClusterId,
@@ -59,8 +58,7 @@ impl Store {
     /// may read it.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
-        // A coordinator that crashed may have left this file. Nothing is written to an existing
-        // file of this name.
+        // A coordinator that crashed may have left this file. No existing file is written to.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -263,8 +263,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if let Some(capture) = self.reporter.capture().filter(|_| is_new) {
-                // If the driver can't run BPF programs, another BPF program was loaded, with
-                // another mark.
+                // If the driver can't run BPF programs, another one was loaded, with another mark.
                 for (mark, revision) in self.kernel.marks() {
                     capture.mark(mark, revision);
                 }

@@ -1,5 +1,4 @@
-//! One of the node's devices: the link that runs the selection on the device, and its pinned
-//! objects.
+//! One of the node's devices: the link that runs the selection on it, and its pinned objects.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -71,8 +70,7 @@ impl Attachment {
     }
 
     /// Uses an earlier agent's link, and its maps if this build can read them. If that agent died
-    /// while it replaced the BPF program, the stored state may name a BPF program that the link
-    /// does not run.
+    /// while it replaced the BPF program, the stored state may name one that the link does not run.
     fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
@@ -81,8 +79,7 @@ impl Attachment {
         self.link = Some(left.link);
     }
 
-    /// The number of receive queues, each served by one CPU at a time; 0 if several CPUs may serve
-    /// a queue.
+    /// The number of receive queues, each served by one CPU at a time; 0: by several CPUs.
     pub(super) fn queues(&self) -> u32 {
         match self.is_generic {
             true => 0,
@@ -98,8 +95,7 @@ impl Attachment {
         }
     }
 
-    /// The array with the XDP engine's BPF program; `None` if packets are not passed to that
-    /// engine.
+    /// The array with the XDP engine's BPF program; `None` if packets are not passed to it.
     pub(super) fn next(&self, action: Action) -> Result<Option<ObjectArray>> {
         match action {
             Action::PassToNext => self.pins.next().map(Some),
@@ -107,8 +103,7 @@ impl Attachment {
         }
     }
 
-    /// Stores that the table of a topology will have `mark`. `current` is the mark of the table in
-    /// use.
+    /// Stores that a topology's table will have `mark`. `current` is the mark of the table in use.
     pub(super) fn begin(&mut self, mark: u32, revision: Revision, current: u32) -> Result<()> {
         self.state.begin(mark, revision, current);
         self.pins.set_state(&self.state)

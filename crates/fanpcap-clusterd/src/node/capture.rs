@@ -1,5 +1,4 @@
-//! Capture mode: a thread reads records from the ring buffers, and ships the records and the
-//! counts.
+//! Capture mode: a thread reads records from the ring buffers, and ships them and the counts.
 //!
 //! Each ring buffer holds the position up to which it was read. After an agent was killed, the next
 //! agent begins at that position. Only the batches that the killed agent had begun are lost.
@@ -149,8 +148,7 @@ impl Worker {
         self.shipper.close();
     }
 
-    /// Ships batches that are not full. The newest topology is the topology by which the node
-    /// captures.
+    /// Ships batches that are not full. The newest topology is the one by which the node captures.
     fn flush(&mut self) {
         let newest = self
             .marks

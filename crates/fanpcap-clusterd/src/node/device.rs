@@ -49,8 +49,7 @@ impl Device {
         Ok(())
     }
 
-    /// Refuses a device that runs an XDP program of somebody else. `own` is the number of this
-    /// node's BPF program.
+    /// Refuses a device that runs somebody else's XDP program. `own` is this node's program.
     pub(crate) fn check_xdp(&self, own: Option<u32>) -> Result<()> {
         let found = link::get(self.ifindex).context("reading the device")?;
         match found.xdp {

@@ -1,5 +1,4 @@
-//! The identity of this node: its id, which stays the same as long as the machine exists, and the
-//! number of its boot.
+//! This node's identity: its id, which stays as long as the machine exists, and its boot's number.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -28,8 +28,7 @@ use crate::vlan_tags;
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
     /// Selections of an earlier agent, one for each set of maps, if the devices have different
-    /// sets. The records that these selections have written are read until the selections are
-    /// replaced.
+    /// sets. The records that they have written are read until they are replaced.
     left: Vec<Selector>,
     /// The parameters, besides the selection, with which BPF programs are loaded.
     cluster: u32,
@@ -75,8 +74,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Gives up all maps except the ring buffers. The devices keep running their selections until
-    /// these are replaced.
+    /// Gives up all maps except the ring buffers. The devices run their selections until replaced.
     fn forget(&mut self) {
         for selector in self.devices.iter_mut().filter_map(|it| it.selector.take()) {
             if !self.left.iter().any(|it| it.is_beside(&selector)) {
@@ -142,8 +140,7 @@ impl Kernel {
         set.map_or(0, |set| set.since)
     }
 
-    /// Returns the device that no longer has the selection that this agent or an earlier agent
-    /// attached.
+    /// The device that no longer has the selection that this or an earlier agent attached.
     pub(crate) fn lost(&self) -> Result<Option<&str>> {
         for it in &self.devices {
             if !it.is_attached()? {
@@ -180,8 +177,7 @@ impl Kernel {
         self.devices.iter().map(Attachment::queues).collect()
     }
 
-    /// Makes the kernel select by this assignment from now on. Returns whether BPF programs were
-    /// loaded.
+    /// Makes the kernel select by this assignment. Returns whether BPF programs were loaded.
     pub(crate) fn load(&mut self, assignment: &Assignment) -> Result<bool> {
         let programs = self.programs(assignment)?;
         if self.selector().is_none() || !self.has(&programs) {
@@ -299,8 +295,7 @@ impl Kernel {
 
     /// Loads BPF programs with their table, and makes the devices run them instead of the present
     /// BPF programs. If this fails, the selection is detached from devices that had none before.
-    /// Otherwise the node would capture only its share of one direction, but all packets of the
-    /// other direction.
+    /// Otherwise the node would capture its share of one direction, and all of the other.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
         let done = self.try_replace(programs, assignment);
@@ -363,8 +358,7 @@ impl Kernel {
 }
 
 /// A hash of the BPF program's code without the filter, and of the number of devices. The number
-/// counts because one device must not reuse the maps of two devices: another agent may have the
-/// other device.
+/// counts because one device must not reuse the maps of two: another agent may have the other.
 fn code(program: &Program, devices: usize) -> Result<u64> {
     let program = Program {
         filter: None,

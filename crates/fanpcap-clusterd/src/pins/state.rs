@@ -10,8 +10,7 @@ pub(crate) struct AgentState {
     /// Topologies by the marks of their tables: the topology that the agent last prepared to switch
     /// to, and the topology before it. The agent may have died before it switched.
     pub(crate) loaded: Vec<(u32, Revision)>,
-    /// Whether an agent has made the device promiscuous. `false` also if the device was promiscuous
-    /// before.
+    /// Whether an agent has made the device promiscuous. `false` also if it already was.
     pub(crate) promiscuous: bool,
 }
 
@@ -25,8 +24,7 @@ pub(crate) struct ProgramSet {
     pub(crate) code: u64,
     /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,
-    /// How many bytes of each packet the node ships; 0 in distribution mode, where it passes
-    /// packets on.
+    /// How many bytes of each packet the node ships; 0 in distribution mode: it passes them on.
     pub(crate) bytes: u16,
     /// When its counters were 0, in nanoseconds since 1970.
     pub(crate) since: u64,
@@ -43,8 +41,7 @@ impl AgentState {
         found.map(|(_, revision)| *revision)
     }
 
-    /// Notes that the table of a topology will have `mark`. `current` is the mark of the table in
-    /// use.
+    /// Notes that a topology's table will have `mark`. `current` is the mark of the table in use.
     pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
         self.loaded.retain(|(known, _)| *known == current);
         self.loaded.push((mark, revision));

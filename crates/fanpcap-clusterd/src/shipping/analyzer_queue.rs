@@ -33,8 +33,7 @@ pub struct Shipped {
     pub taken: u64,
     /// Records that were sent; over TCP, records that were acknowledged.
     pub sent: u64,
-    /// Records that were lost at this node: an analyzer was slow or out of reach, or there was
-    /// none.
+    /// Records lost at this node: an analyzer was slow or out of reach, or there was none.
     pub lost: u64,
     /// Connections that broke.
     pub broken: u64,

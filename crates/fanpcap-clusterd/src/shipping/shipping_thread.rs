@@ -108,8 +108,7 @@ impl ShippingThread {
     }
 
     /// Sends batches until the queue is gone, and then the remaining batches. If `ends` is set,
-    /// this lasts for at most [`PATIENCE`]. Returns how many records the analyzer did not
-    /// acknowledge.
+    /// this lasts for at most [`PATIENCE`]. Returns the number of unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;
@@ -209,8 +208,7 @@ impl ShippingThread {
         }
     }
 
-    /// Closes the connection. Reports the analyzer's reason, or `otherwise` if the analyzer gave
-    /// none.
+    /// Closes the connection. Reports the analyzer's reason, or `otherwise` if it gave none.
     fn hang_up(&mut self, otherwise: ConnectionError) {
         if let Some(connection) = self.connection.take() {
             let (lacks, error) = connection.close();

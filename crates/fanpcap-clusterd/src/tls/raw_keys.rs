@@ -25,8 +25,7 @@ use rustls::{
 const NODE: &[u8] = b"fanpcap node's TLS key";
 const ANALYZER: &[u8] = b"fanpcap analyzer's TLS key";
 
-/// An Ed25519 private key in PKCS #8, without the 32 bytes of the key at the end (RFC 8410, section
-/// 7).
+/// An Ed25519 private key in PKCS #8, without the key's 32 bytes at the end (RFC 8410, section 7).
 const PKCS8: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];

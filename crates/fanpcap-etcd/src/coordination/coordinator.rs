@@ -58,8 +58,7 @@ pub struct CoordinatorLink {
     view: View,
     has_reached: bool,
     /// The revision of the topology, if this version can't read it. Then this coordinator does not
-    /// stand for election, because a coordinator of another version may be able to read the
-    /// topology.
+    /// stand for election, because one of another version may be able to read it.
     unreadable: Option<Revision>,
     /// Why etcd refuses calls now, or why etcd was never in reach; `None` if it is in reach.
     denied: Option<String>,
@@ -305,8 +304,7 @@ impl Candidacy {
         }
     }
 
-    /// Keeps the lease alive. Stands again if the lease was lost or the coordinator's key was
-    /// deleted.
+    /// Keeps the lease alive. Stands again if the lease was lost or the key was deleted.
     fn round(&mut self) -> Result<Term, CallError> {
         let until = Instant::now() + self.lease.ttl;
         let (lease, _) = self.lease.keep()?;

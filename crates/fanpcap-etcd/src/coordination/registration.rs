@@ -139,8 +139,7 @@ impl Registration {
         Ok(())
     }
 
-    /// The number of the lease. If etcd no longer knows the lease, the number of a new one, which
-    /// has no keys yet.
+    /// The number of the lease. If etcd no longer knows it, that of a new one, without keys yet.
     fn keep_lease(&mut self) -> Result<i64, CallError> {
         let (lease, is_new) = self.lease.keep()?;
         if is_new {

@@ -27,9 +27,8 @@ pub(super) fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or(0))
 }
 
-/// The view of a coordinator that does not lead. Values that are not readable, for example values
-/// of a later version, are left out. If there are more than [`NODES`] nodes, only the [`NODES`]
-/// oldest keys count.
+/// The view of a coordinator that does not lead. Values that are not readable, for example of a
+/// later version, are left out. Of more than [`NODES`] nodes, only the [`NODES`] oldest keys count.
 pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     let mut view = View {
         desired: desired.clone(),

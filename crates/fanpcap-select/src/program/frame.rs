@@ -1,5 +1,4 @@
-//! The fast path: reads IPv4 without options, and IPv6, in place if they follow the Ethernet
-//! header.
+//! The fast path: reads IPv4 without options, and IPv6, in place behind the Ethernet header.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;

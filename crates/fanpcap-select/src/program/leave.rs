@@ -1,5 +1,4 @@
-//! Code from the key to the verdict: bucket, claim, counters, and what becomes of this node's
-//! packets.
+//! From the key to the verdict: bucket, claim, counters, and what becomes of this node's packets.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -36,8 +35,7 @@ impl Program {
         }
     }
 
-    /// Counts the packet for the bucket in r8. Puts the control word into r9, and the claim into
-    /// r3.
+    /// Counts the packet for the bucket in r8. Puts the control word into r9, the claim into r3.
     pub(super) fn claim(&self, asm: &mut Assembler) {
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R9, R1, 0);
@@ -108,8 +106,7 @@ impl Program {
         asm.bind(done);
     }
 
-    /// Puts the address of a counter of 64 bits into r7: in the lane r1, at the place r2. Clobbers
-    /// r1 and r2.
+    /// Puts a 64-bit counter's address into r7: in the lane r1, at place r2. Clobbers r1 and r2.
     fn long(&self, asm: &mut Assembler) {
         asm.value(R7, MAP_COUNTS, offset(counts::long(self.lanes)));
         asm.alu(Op::Left, R1, shift(counts::LANE));
@@ -182,8 +179,7 @@ fn write(asm: &mut Assembler) {
 }
 
 /// Copies the frame's first bytes into the record: directly if they can be read in place, else by
-/// the kernel's helper. The helper is needed for a shorter frame, and for a frame in several
-/// pieces.
+/// the kernel's helper. A shorter frame needs the helper, and so does one in several pieces.
 fn copy(asm: &mut Assembler, bytes: u16) {
     let [helper, done] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);

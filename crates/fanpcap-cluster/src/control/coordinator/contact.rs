@@ -38,9 +38,8 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If the leader's process stood still, this pause does not count as the nodes' silence.
-    /// Another coordinator may lead by now, so this leader must hear the nodes before it plans,
-    /// like a new leader.
+    /// If the leader's process stood still, this does not count as the nodes' silence. Another
+    /// coordinator may lead by now, so like a new leader it must hear the nodes before it plans.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -102,8 +101,7 @@ impl CoordinatorEnd {
     }
 
     /// When a standby asks the coordinators and nodes whether they hear it. It asks twice before it
-    /// becomes a candidate: a node that has had no recent answer of the leader must ask the leader
-    /// first.
+    /// becomes a candidate: a node without a recent answer of the leader must ask it first.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }

@@ -20,8 +20,7 @@
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
-//! hears both follows the one with the greater term. The other leader learns of the greater term
-//! from that node.
+//! hears both follows the one with the greater term. The other leader learns of it from that node.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -228,8 +227,7 @@ impl CoordinatorEnd {
 
     /// Notes that a node was heard, and which topology it follows. A leader that waits for the last
     /// leader's nodes stops waiting when it has heard all of them. If a node follows a topology
-    /// that the leader does not know, the leader waits longer, because a node may send the
-    /// topology.
+    /// that the leader does not know, it waits longer, because a node may send it.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);

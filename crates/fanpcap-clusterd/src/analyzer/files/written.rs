@@ -17,8 +17,7 @@ use zstd::stream::read::Decoder;
 use super::kept::{COMPRESSED, ours};
 use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
-/// Maximum number of bytes that are read: more than an analyzer writes between two
-/// acknowledgements.
+/// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
 /// For this many nanoseconds after the first packet, nodes may send batches again that the previous
@@ -134,8 +133,7 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// A packet in a file: its time stamp in nanoseconds, its length on the wire, its captured bytes.
 type Stored<'a> = (u64, u32, &'a [u8]);
 
-/// The packets at the end of these bytes, the last packet first. A block that was cut off at the
-/// end is left out.
+/// The packets at the end of these bytes, the last first. A block that was cut off is left out.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     let cuts = (0..=BLOCK.min(bytes.len())).step_by(4);
     let mut parts = cuts.map(|cut| &bytes[..bytes.len() - cut]);
@@ -147,8 +145,7 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
-/// The blocks at the end of these bytes, the last block first. Each block comes with the bytes
-/// before it.
+/// The blocks at the end of these bytes, the last first. Each comes with the bytes before it.
 fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
 }

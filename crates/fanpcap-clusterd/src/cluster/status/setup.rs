@@ -48,8 +48,7 @@ pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
 }
 
 /// Text with the values that live nodes have: the most frequent value first, and then each other
-/// value with its nodes. `None` if all nodes have the same value. Nodes that do not report a value
-/// are left out.
+/// value with its nodes. `None` if all have the same value. Nodes that report none are left out.
 fn differing(rows: &[Row], value: impl Fn(&Setup) -> Option<String>) -> Option<String> {
     let mut groups: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
     for (value, row) in rows

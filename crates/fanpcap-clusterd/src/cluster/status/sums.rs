@@ -1,5 +1,4 @@
-//! The status of several clusters behind a packet broker: each cluster, and the sums over all
-//! nodes.
+//! The status of several clusters behind a packet broker: each, and the sums over all nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
