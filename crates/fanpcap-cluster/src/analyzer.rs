@@ -60,8 +60,7 @@ pub struct AnalyzerSettings {
     pub begin: u64,
 }
 
-/// Nanoseconds. If a node hung or was cut off, its packets may come this much later, and their
-/// duplicates are still found.
+/// Nanoseconds. Duplicates are found even if a node that hung sends its packets this much later.
 const LATE: u64 = 120_000_000_000;
 
 /// Why a batch was refused.
@@ -352,8 +351,7 @@ impl Analyzer {
         }
     }
 
-    /// The cluster's time. It is the median of the nodes' time stamps, so a single wrong clock has
-    /// no effect.
+    /// The cluster's time. The median of the nodes' time stamps, so a wrong clock has no effect.
     fn time(&self, now: u64) -> u64 {
         let heard = |stream: &&Stream| stream.heard.saturating_add(SILENT) >= now;
         let mut ahead: Vec<i64> = self

@@ -63,8 +63,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Timing {
     /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// How long nodes that disappeared together must stay away before they count as dead, if at
-    /// least half of the nodes are heard.
+    /// How long nodes that went together must stay away to count as dead, if half are heard.
     pub outlast: Duration,
     /// How long a node that was gone must live before it gets buckets. Each departure doubles it.
     pub hold_down: Duration,
@@ -110,8 +109,7 @@ pub struct Coordinator {
     timing: Timing,
     /// When the last step was.
     last: Option<Duration>,
-    /// The coordinator's own time: the sum of the times between steps. A jump of the clock changes
-    /// it by two ticks at most.
+    /// The sum of the times between steps. A jump of the clock changes it by two ticks at most.
     now: Duration,
     /// When it began to lead.
     leads: Option<Duration>,
@@ -308,8 +306,7 @@ impl Coordinator {
         absent
     }
 
-    /// The nodes that share the buckets: the topology's nodes that do not count as dead, and
-    /// newcomers whose hold-down is over.
+    /// The nodes that share the buckets: the topology's without the dead, and admitted newcomers.
     fn members(
         &mut self,
         view: &View,

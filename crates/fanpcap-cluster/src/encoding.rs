@@ -73,8 +73,7 @@ impl Topology {
         to
     }
 
-    /// Reads a topology that [`Topology::encode`] has written; `None`: the bytes are no valid
-    /// topology, or of another version.
+    /// Reads what [`Topology::encode`] has written; `None`: no valid topology, or another version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let filter = match from.byte()? {

@@ -48,8 +48,7 @@ impl ChangeTarget {
     /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
     /// table is the paper's. The paper has no weights other than 0.
     ///
-    /// A node keeps its slot. A newcomer gets the lowest free slot, if one of the [`NODES`] slots
-    /// of a cluster is free.
+    /// A node keeps its slot. A newcomer gets the lowest free one of [`NODES`], if there is one.
     pub fn new(
         current: Option<&Topology>,
         members: &[Member],

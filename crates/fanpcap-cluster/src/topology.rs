@@ -32,8 +32,7 @@ pub enum Phase {
 /// A node of a topology, with its slot and weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeEntry {
-    /// The node's number in the tables, below [`NODES`]. A node keeps its slot while it is in the
-    /// topology.
+    /// The node's number in the tables, below [`NODES`]. It stays while the node takes part.
     pub slot: Slot,
     /// Which node.
     pub node: NodeId,
@@ -54,8 +53,7 @@ pub struct Topology {
     pub owners: Box<Owners>,
     /// In a union, the new owner of each bucket; `None` in a stable topology.
     pub new_owners: Option<Box<Owners>>,
-    /// Where records go: bucket `b` to the analyzer `b` modulo their number. Empty in distribution
-    /// mode.
+    /// Where records go: bucket `b` to analyzer `b` modulo their number. Distribution: empty.
     pub analyzers: Vec<SocketAddr>,
     /// Which packets of their buckets the nodes capture; `None`: all.
     pub filter: Option<Filter>,
@@ -110,8 +108,7 @@ impl Topology {
         self.nodes.iter().find(|entry| entry.node == node)
     }
 
-    /// Whether the node in `slot` captures the packets of `bucket`: alone (`Stable`), or together
-    /// with another node (`Union`).
+    /// Whether the node in `slot` captures `bucket`: alone (`Stable`), or with another (`Union`).
     pub fn captures(&self, slot: Slot, bucket: usize) -> Option<Phase> {
         let owner = self.owners[bucket];
         let new_owner = self

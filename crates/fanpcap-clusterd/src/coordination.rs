@@ -64,8 +64,7 @@ pub trait CoordinatorSide {
     /// the status. Engines that can't store notes drop them.
     fn publish(&mut self, _notes: Vec<String>) {}
 
-    /// The numbers of refused control messages, each with the name of its cause. Empty for engines
-    /// without control messages.
+    /// The numbers of refused control messages by the cause's name; empty without such messages.
     fn all_refused(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -86,7 +85,6 @@ pub trait OperatorSide {
     /// The cluster's status.
     fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
-    /// Makes a change. It stays in effect until the operator makes another change, even if another
-    /// coordinator becomes active.
+    /// Makes a change. It holds until the operator's next change, whichever coordinator leads.
     fn change(&mut self, change: &OperatorChange) -> anyhow::Result<()>;
 }

@@ -45,8 +45,7 @@ fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     Ok(Some(Tls::load(&files)?))
 }
 
-/// A keyring with the credentials that the settings name and that `role` needs. A file that other
-/// users can read is refused.
+/// A keyring with the credentials for `role`. A file that other users can read is refused.
 pub(crate) fn keyring(conf: &Conf, role: Role) -> Result<Arc<Keyring>> {
     Ok(Arc::new(Keyring::new(tls(conf, role)?)))
 }

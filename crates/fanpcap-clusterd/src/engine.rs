@@ -71,8 +71,7 @@ pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
     }
 }
 
-/// The topology of a cluster that never changes. It does not depend on the order in which the
-/// settings list the nodes.
+/// The topology of a cluster that never changes, whatever the order of nodes in the settings.
 fn fixed_topology(conf: &Conf) -> Result<Topology> {
     let Engine::Fixed(nodes) = &conf.engine else {
         bail!("the cluster has an engine that can change its topology");

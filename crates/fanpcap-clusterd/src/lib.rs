@@ -1,7 +1,6 @@
 //! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer`, `cluster` run.
 //!
-//! The crate `fanpcap-cluster` makes the decisions, and does no I/O. The code here has the sockets,
-//! the clocks and the files.
+//! The crate `fanpcap-cluster` decides, and does no I/O. Sockets, clocks and files are here.
 #![forbid(unsafe_code)]
 
 pub mod notify;

@@ -206,8 +206,7 @@ impl DevicePins {
         state_name(self.ifindex)
     }
 
-    /// Removes the lock, and for the last device also the BPF file system. Call
-    /// [`DevicePins::remove`] first.
+    /// Removes the lock and an empty BPF file system. Call [`DevicePins::remove`] first.
     pub(crate) fn end(mut self) -> Result<()> {
         self.is_over = true;
         let turn = turn()?;
@@ -243,8 +242,7 @@ impl Drop for DevicePins {
     }
 }
 
-/// Whether an agent has the lock of a device's selection, in the calling thread's network
-/// namespace. Changes nothing.
+/// Whether an agent has the lock of a device's selection, in the thread's network namespace.
 pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     let netns = netns::inode()?.to_string();
     let name = selection::lock(ifindex);

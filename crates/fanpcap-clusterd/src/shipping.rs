@@ -30,8 +30,7 @@ const RETIRED: usize = 8;
 pub enum RecordTransport {
     /// A TCP connection to the analyzer. Batches that it does not acknowledge are sent again.
     Tcp,
-    /// DiCAP's own datagrams, sent to this port if one is given, else to the analyzers' ports. Lost
-    /// datagrams are not noticed.
+    /// DiCAP's own datagrams, to this port or else to the analyzers' ports. Losses are not noticed.
     Dicap(Option<u16>),
 }
 
@@ -61,16 +60,14 @@ pub struct Shipper {
     queues: Vec<AnalyzerQueue>,
     /// How many sessions were begun.
     sessions: u64,
-    /// Queues for analyzers that are no longer used. A queue stays until all its batches are
-    /// acknowledged or given up.
+    /// Queues for former analyzers, until all their batches are acknowledged or given up.
     retired: Vec<RetiredQueue>,
     /// The counts of queues that were closed.
     past: Shipped,
 }
 
 impl Shipper {
-    /// A shipper without analyzers: its records are lost, and counted as lost. Later connections
-    /// use the credentials in `keyring`.
+    /// A shipper without analyzers: its records count as lost. `keyring` is for later connections.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
@@ -145,8 +142,7 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends each analyzer the part of a report for its buckets. If an earlier report still waits
-    /// for a connection, it is replaced.
+    /// Sends each analyzer its part of a report, in the place of one that waits for a connection.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));

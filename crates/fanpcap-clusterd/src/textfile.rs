@@ -7,16 +7,14 @@ use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
 
-/// Checks the file of an option such as --metrics when a program starts. If writing fails later,
-/// the program continues.
+/// Checks the file of an option such as --metrics at the start. Later, failures are only said.
 pub(crate) fn check(option: &str, file: Option<&Path>) -> Result<()> {
     let checked = file.map_or(Ok(()), textfile::check);
     let shown = file.unwrap_or(Path::new("")).display();
     checked.with_context(|| format!("{option} {shown}"))
 }
 
-/// A file whose content is replaced atomically, such as a file with metrics. If the disk is full,
-/// the program continues.
+/// A file whose content is replaced atomically. If the disk is full, the program continues.
 #[derive(Debug)]
 pub(crate) struct Textfile {
     file: PathBuf,
@@ -36,8 +34,7 @@ impl Textfile {
         }
     }
 
-    /// Replaces the file's content by these metrics. Reports a failure, unless the last write also
-    /// failed.
+    /// Replaces the file's content by these metrics. Reports the first failure in a row.
     pub(crate) fn write(&mut self, families: &[Family]) {
         self.write_text(&text(families));
     }

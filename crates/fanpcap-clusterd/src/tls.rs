@@ -54,8 +54,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS without certificates, with the cluster's keys. This side proves that it has the first
-    /// key, and accepts both keys.
+    /// TLS without certificates: this side proves that it has the first key, and accepts both.
     ///
     /// # Errors
     /// The TLS library refuses the keys.

@@ -18,8 +18,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The condition that this candidate's key still exists. A candidate that leads keeps the lead
-    /// as long as its key exists.
+    /// The condition that this candidate's key exists: as long as it does, a leader leads.
     pub fn still_stands(&self) -> Compare {
         Compare::CreateRevision(self.key.clone(), self.create_revision)
     }

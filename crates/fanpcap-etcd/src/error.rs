@@ -120,8 +120,7 @@ pub enum SetupError {
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
     Pem(PathBuf, &'static str),
-    /// The private key in the second file does not belong to the certificate in the first file, or
-    /// its type is unknown.
+    /// The second file's key is not that of the first one's certificate, or its type is unknown.
     Pair(PathBuf, PathBuf),
 }
 

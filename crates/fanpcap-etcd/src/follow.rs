@@ -40,8 +40,7 @@ impl Follower {
         &self.copy
     }
 
-    /// Waits for changes, for at most [`crate::Limits::quiet`] if etcd is in reach. Returns whether
-    /// any changes came.
+    /// Waits for changes, with etcd at most [`crate::Limits::quiet`]. Returns whether any came.
     ///
     /// # Errors
     /// etcd is out of reach, or refuses the call. The copy stays, and the next call tries again.

@@ -157,8 +157,7 @@ mod tests {
         frames::ethernet(0x0800, &packet)
     }
 
-    /// By how much the busiest of eight nodes exceeds the mean, for many flows of which a few are
-    /// large.
+    /// By how much the busiest of eight nodes exceeds the mean, for many flows and a few large.
     fn imbalance(key: Key) -> f64 {
         const PACKETS: u64 = 200_000;
         let mix = fanpcap_gen::Description {

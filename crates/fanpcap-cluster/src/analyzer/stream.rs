@@ -6,8 +6,7 @@ use super::Refusal;
 use crate::loss_account::Counts;
 use crate::record::Batch;
 
-/// A batch may come this many batches late. An older batch is refused, because it is unknown
-/// whether it came before.
+/// A batch may come this many batches late. Whether an older one came is unknown: it is refused.
 const WINDOW: u64 = (WORDS * 64) as u64;
 
 /// The number of words in the window. Each batch has one bit.
@@ -48,8 +47,7 @@ pub struct IdleTime {
     pub since: u64,
     /// All records captured before this time have come or are lost; 0 if that is not known yet.
     pub until: u64,
-    /// The stamp of the newest empty batch. When the next empty batch is made, all records before
-    /// this stamp have been sent.
+    /// The newest empty batch's stamp. When the next one is made, all records before it were sent.
     newest: u64,
 }
 

@@ -1,7 +1,6 @@
 //! Holds records back for a while and delivers them in the order of their stamps.
 //!
-//! Time is divided into slots of about a millisecond. A record is put into its slot. A slot is
-//! sorted when it is due.
+//! Time is divided into slots of about a millisecond. A slot is sorted when it is due.
 
 use crate::record::Record;
 

@@ -33,8 +33,7 @@ pub enum Body {
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
-    /// The message with this session and sequence may be a repeat. The receiver must send it again,
-    /// with the token in this envelope.
+    /// The message with this session and sequence may be a repeat: send it with the token again.
     Challenge([u64; 2]),
     /// From a node: it captures by the topology of this revision. To the operator: it is done.
     Acknowledge(u64),

@@ -178,8 +178,7 @@ impl CoordinatorEnd {
     }
 
     /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
-    /// protocol repeats important messages. This coordinator's view does not lead until the state
-    /// is stored.
+    /// protocol repeats important messages. This coordinator does not lead until then.
     pub fn note_store_failure(&mut self) {
         self.outbox = Outbox::default();
     }

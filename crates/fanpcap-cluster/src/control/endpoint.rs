@@ -37,15 +37,13 @@ const COMMAND: Duration = Duration::from_secs(10);
 pub enum Incoming {
     /// A message that this peer has just sent.
     New(Peer, Body),
-    /// Nothing to do: the datagram is a part of a message, an own message, or one that a later
-    /// message has replaced.
+    /// Nothing to do: the datagram is a part of a message, an own message, or a replaced one.
     Nothing,
     /// The leader that a message names. The message's seal is valid, but it may be old.
     Hint(Leader),
     /// The peer did not accept our last message. It will accept it if we send it again now.
     Challenged(Peer),
-    /// This peer has just sent a topology of this revision that this version can't read. It is
-    /// counted as [`Cause::Body`].
+    /// This peer has just sent an unreadable topology of this revision, a [`Cause::Body`].
     Unreadable(Peer, Revision),
     /// Nothing to act on. Send this datagram to the sender.
     Answer(Vec<u8>),
@@ -122,9 +120,8 @@ impl Endpoint {
         self.me
     }
 
-    /// The number at which this process begins to count items. Thus their numbers differ from those
-    /// of an earlier process of the same participant. It is random, and low enough that the numbers
-    /// after it suffice for any process.
+    /// Where this process begins to count items: their numbers differ from those of the
+    /// participant's earlier processes. It is random, and low enough for any process.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }
@@ -336,8 +333,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes the token of a challenge. The challenge must answer one of our messages, and be the
-    /// first that answers it.
+    /// Takes a challenge's token. The challenge must be the first that answers one of our messages.
     fn take_challenge(
         &mut self,
         now: Duration,

@@ -71,8 +71,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The minimum number of bytes in a key: the length of HMAC-SHA256's result (RFC 2104, section 3,
-/// discourages shorter keys).
+/// The minimum number of bytes in a key: the length of HMAC-SHA256's result (RFC 2104, 3).
 pub const KEY_BYTES: usize = 32;
 
 impl Key {

@@ -178,8 +178,7 @@ impl NodeEnd {
         self.next = now + wait;
     }
 
-    /// Reports once that no coordinator has accepted the node since it began. The report has the
-    /// numbers of refused datagrams.
+    /// Reports once that no coordinator has ever accepted the node, with all refused datagrams.
     fn report_silence(&mut self, now: Duration) {
         let silence = self.settings.silence;
         if self.limit.is_zero() {
@@ -367,8 +366,7 @@ impl NodeEnd {
         self.term = leader.term;
         self.refusal = None;
         self.limit = Duration::MAX;
-        // A stranger may repeat a lost answer from another address. That must not redirect the
-        // heartbeats.
+        // A stranger that repeats a lost answer from elsewhere must not redirect the heartbeats.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {

@@ -260,8 +260,7 @@ impl FrameListener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // A frame that was lost must not be accepted later. The update of a second comes after the
-        // beacon of the same second.
+        // A lost frame must not be accepted later. A second's update comes after its beacon.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,
@@ -283,8 +282,7 @@ impl FrameListener {
             .collect()
     }
 
-    /// Changes the key in use while no beacon comes: while keys are changed, the coordinator may
-    /// use another key first.
+    /// Changes the key in use while no beacon comes: the coordinator may use another first.
     fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {

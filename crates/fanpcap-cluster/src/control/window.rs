@@ -1,5 +1,4 @@
-//! Which messages of a sender have come, so that no message is accepted twice (as in IPsec, RFC
-//! 4303, section 3.4.3).
+//! Which messages of a sender have come, so that none is accepted twice (as in RFC 4303, 3.4.3).
 
 /// A message may be later than this many messages that were sent after it.
 const WIDTH: u64 = 128;

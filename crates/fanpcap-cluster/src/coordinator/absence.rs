@@ -9,8 +9,7 @@ use crate::identity::NodeId;
 /// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Nodes that were declared dead within the last lease, and when. While too many are absent,
-    /// the list is kept.
+    /// Nodes declared dead within the last lease, and when. Kept while too many are absent.
     dead: BTreeMap<NodeId, Duration>,
     /// Set while too many nodes are absent.
     mass: Option<MassAbsence>,

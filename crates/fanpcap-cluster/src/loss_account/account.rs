@@ -48,8 +48,7 @@ pub struct Account {
     pub buckets: Vec<BucketAccount>,
     /// The live nodes.
     pub nodes: Vec<NodeAccount>,
-    /// The history of each port that ever had a verdict other than sound, also of dead nodes; the
-    /// newest last.
+    /// The history of each port that was ever not sound, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
     /// Packets that found a node's ring full; of a dead node, the number that it last reported.
     pub ring: u64,

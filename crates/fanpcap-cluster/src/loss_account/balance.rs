@@ -22,8 +22,7 @@ impl Ledger {
         self.runs.iter().filter(observer).map(around).collect()
     }
 
-    /// The packets of a bucket that were offered, according to `observers`. Without observers,
-    /// according to ended runs.
+    /// The packets of a bucket that were offered, by `observers`, or without them by ended runs.
     pub(super) fn offered(
         &self,
         observers: &[(&CounterRun, ReportsAround<'_>)],
@@ -42,8 +41,7 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
-        // An observer that began while packets came raises the result only if it certainly shows
-        // more than the other observers.
+        // An observer that began while packets came counts only if it certainly shows more.
         let shows_more = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
             let before = run
                 .before

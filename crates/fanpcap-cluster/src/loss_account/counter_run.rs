@@ -44,8 +44,7 @@ pub(super) struct CounterRun {
     pub(super) since: u64,
     /// The reports, the newest last; never empty.
     pub(super) reports: VecDeque<Report>,
-    /// The packets that the cluster was offered before the run's counts. `None` if the node is not
-    /// an observer, or not yet.
+    /// The packets offered before the run's counts. `None` if the node is no observer, or not yet.
     pub(super) before: Option<Box<Spans>>,
     /// The negated number of packets that the run captured before the ledger began.
     pub(super) unbooked: Box<Spans>,

@@ -48,8 +48,7 @@ pub(super) struct RunPart {
     pub(super) had: bool,
     /// Whether the run has ended. Then what is uncertain came after its last report.
     pub(super) is_ended: bool,
-    /// Whether the node may have been out of turn. Then its buckets had other packets than the same
-    /// buckets of the other nodes.
+    /// Whether the node may have been out of turn. Then its buckets had other packets than others'.
     pub(super) is_out_of_turn: bool,
     /// Whether the node certainly saw all packets that the cluster was offered.
     pub(super) saw_all: bool,
@@ -98,8 +97,7 @@ impl RunParts {
                 self.bounds(offered)
             };
         };
-        // A node that is out of turn assigns packets to wrong buckets. It may even see more packets
-        // of a bucket than were offered.
+        // A node that is out of turn assigns packets to wrong buckets, perhaps more than offered.
         let (doubles, lost) = self.bounds(offered);
         let until = |span: Span| Span {
             least: 0,

@@ -37,8 +37,7 @@ pub(super) struct Port {
     samples: VecDeque<Sample>,
     /// How many of a million packets were lacking in the last minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// The lower limit of the packets that were lacking since the run began, with the packets of
-    /// `old`. It never falls.
+    /// The lower limit of the packets lacking since the run began, with `old`. It never falls.
     in_all: i64,
     /// The packets of `in_all` that the history has.
     in_history: i64,
@@ -76,8 +75,7 @@ impl Port {
         self.parts = 0;
     }
 
-    /// Notes that the traffic of a bucket has stopped. `lacks` of its packets were lacking since
-    /// its traffic last stopped.
+    /// Notes that a bucket's traffic has stopped. `lacks` packets were lacking since it last did.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);

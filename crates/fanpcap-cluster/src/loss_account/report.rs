@@ -23,8 +23,7 @@ pub struct Summary {
     pub node: NodeId,
     /// A random number, made when the node's machine booted.
     pub boot: u64,
-    /// When the counters were 0, in nanoseconds since 1970. Counters in the kernel keep this time
-    /// when the agent is restarted.
+    /// When the counters were 0, in nanoseconds since 1970. It stays when the agent is restarted.
     pub since: u64,
     /// When the counters were read, in nanoseconds since 1970.
     pub stamp: u64,

@@ -10,8 +10,7 @@ use super::span::{Span, signed, sum};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// How long a packet may wait for its node's CPU, in nanoseconds. On a busy machine, nodes were
-/// measured to differ by 100 ms.
+/// How long a packet may wait for its node's CPU, in nanoseconds: 100 ms were measured.
 const WAIT: u64 = 100_000_000;
 
 /// How long after a report its topology may become known, in nanoseconds.
@@ -74,8 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict. The verdict is by the packets since the oldest reports
-    /// that are kept for all nodes.
+    /// Gives each live node its verdict, by the packets since the oldest reports kept for all.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -144,9 +142,8 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// The packets that the cluster was offered before `run`'s counts, and the negated number of
-    /// packets that the run captured before the ledger began. `None` until all reports reach far
-    /// enough.
+    /// The packets that the cluster was offered before `run`'s counts, and the negated number that
+    /// the run captured before the ledger began. `None` until all reports reach far enough.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;

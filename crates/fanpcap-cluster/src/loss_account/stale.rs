@@ -1,5 +1,4 @@
-//! Packets that nodes captured by topologies that may have been replaced: other nodes may have
-//! captured them too.
+//! Packets captured by topologies that may have been replaced: others may have captured them too.
 
 use std::ptr;
 

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// The verdict on a node's port, by the other nodes' counts of the last five minutes. The values go
-/// from the best to the worst.
+/// The verdict on a node's port by the others' counts of the last five minutes, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// The port sees the same traffic as the other ports.

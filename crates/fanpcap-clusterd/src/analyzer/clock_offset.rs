@@ -20,8 +20,7 @@ impl ClockOffset {
         self.0.push_back((stamp as i64).wrapping_sub(now as i64));
     }
 
-    /// By how many nanoseconds the node's clock is ahead. The estimate takes the transmission time
-    /// of the fastest report as 0.
+    /// How many nanoseconds the node's clock is ahead, if the fastest report took no time.
     pub(super) fn ahead(&self) -> i64 {
         self.0.iter().copied().max().unwrap_or(0)
     }
@@ -38,8 +37,7 @@ impl ClockOffset {
 }
 
 /// The clocks that differ from the median clock by more than `skew`, and by how much each is ahead
-/// of the median. If there are two middle values, the median is the value that is nearer to this
-/// machine's clock.
+/// of the median. Of two middle values, the one nearer to this machine's clock is the median.
 pub(super) fn odd(
     offsets: impl Iterator<Item = (Option<NodeId>, i64)>,
     skew: u64,

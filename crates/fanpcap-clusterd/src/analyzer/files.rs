@@ -260,8 +260,7 @@ fn compressor(directory: &Path, is_wanted: bool) -> Result<Option<Compressor>> {
     Ok(Some(compressor))
 }
 
-/// Makes a directory for files, if there is none. Only the analyzer's user may read captured
-/// packets, whatever the umask is.
+/// Makes a directory for files, if there is none. Whatever the umask, only the user may read it.
 fn make(directory: &Path) -> Result<()> {
     ensure!(
         !directory.is_file(),

@@ -11,8 +11,7 @@ use fanpcap_cluster::loss_account::Counts;
 /// The packets that a node captured since its counters were 0, and that never came.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
-    /// The captured packets according to the newest report, and the stamp of the first report with
-    /// these counts.
+    /// The captured packets by the newest report, and the stamp of the first one with these counts.
     captured: Box<Counts>,
     first: u64,
     /// Only for counters that are older than the account: how many packets had not come when
@@ -88,8 +87,7 @@ impl MissingPackets {
             .fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
-    /// The number of packets that are known by now to have been lost. `gaps` is how many of the
-    /// node's record numbers are missing.
+    /// The packets that are known to be lost. `gaps`: its missing record numbers.
     pub(super) fn by_now(&self, gaps: u64) -> u64 {
         let newer = gaps.saturating_sub(self.gaps);
         self.at_rest()

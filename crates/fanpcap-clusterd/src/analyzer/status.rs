@@ -12,16 +12,14 @@ use serde_json::{Map, Value, json};
 use super::clock::rfc3339;
 use super::extra_counter::ExtraCounter;
 
-/// If a node's last report is older than this, in nanoseconds, the status names the node: nodes
-/// report every second.
+/// The status names a node whose last report is older, in nanoseconds: nodes report every second.
 const LACKING: u64 = 3_000_000_000;
 
 /// The contents of a status.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
-    /// Clocks that differ from the other clocks, and by how many nanoseconds each is ahead; `None`
-    /// is this machine's clock.
+    /// Clocks that differ from the others, and how many nanoseconds each is ahead; `None`: ours.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
     /// Nodes that must report, and for each the nanoseconds since its last report.
     pub(super) ages: Vec<(NodeId, u64)>,

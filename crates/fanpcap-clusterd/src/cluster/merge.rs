@@ -77,8 +77,7 @@ struct ComparedPackets {
 }
 
 impl ComparedPackets {
-    /// The packets that may be doubles under this key. The time stamps of doubles differ by at most
-    /// `window` nanoseconds.
+    /// The packets that may be doubles under this key, with stamps at most `window` ns apart.
     fn of(key: Key, moved: &[MoveTime], window: u64) -> Self {
         let wider = |MoveTime(times): &MoveTime| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)

@@ -45,8 +45,7 @@ const COLUMNS: &str = "message record {
 /// Maximum number of packets that are written at once.
 const ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
-/// Packets that wait to be written, by column. Parquet has signed numbers; their bits are the bits
-/// of the unsigned values.
+/// Packets that wait to be written, by column. Parquet's signed numbers have the unsigned bits.
 #[derive(Default)]
 struct Rows {
     time: Vec<i64>,

@@ -294,8 +294,7 @@ impl<'a> FileEntries<'a> {
     }
 
     fn selection(&self) -> Selection {
-        // Applications behind the nodes need complete connections. An analyzer merges all packets,
-        // so connections may be split.
+        // Applications need complete connections; an analyzer merges all packets.
         let otherwise = match self.mode() {
             Mode::Distribution => SelectionKey::Flow,
             Mode::Capture => SelectionKey::Packet,

@@ -30,8 +30,7 @@ const MOST: u64 = 4096;
 /// The bits of a mode that let the group or other users read, write or execute.
 const OTHERS: u32 = 0o077;
 
-/// Reads a secret of at least `least` bytes. A newline at the end is removed. An error says why the
-/// file is refused, and what to do.
+/// Reads a secret of at least `least` bytes, without a newline at the end. Errors say what to do.
 pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");

@@ -58,8 +58,7 @@ impl<S: FnMut(&str)> Driver<S> {
         self.beacons = Some(beacons);
     }
 
-    /// Reads the cluster's view once, and writes the topology that is due. `now` is called after
-    /// the engine has waited for changes.
+    /// Reads the view once, and writes the topology that is due. `now` is called after the wait.
     pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
         let refused = self.side.all_refused();
         let view = self

@@ -128,8 +128,7 @@ impl EmbeddedCoordinator {
     }
 }
 
-/// Opens a socket on the first address that belongs to this machine. The index of the address is
-/// the coordinator's number.
+/// Opens a socket on this machine's first address, whose index is the coordinator's number.
 fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, ControlSockets)> {
     if addresses.len() > usize::from(COORDINATORS) {
         bail!("a cluster has at most {COORDINATORS} coordinators");
@@ -155,8 +154,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.sockets.now() + wait;
         loop {
-            // Reads waiting datagrams before it decides that a sender is silent, because storing
-            // may have taken long.
+            // Storing may have taken long, so waiting datagrams are read before a sender is silent.
             let limit = until
                 .min(self.end.wake())
                 .saturating_sub(self.sockets.now());

@@ -54,8 +54,7 @@ impl Store {
         &self.0
     }
 
-    /// Replaces the file's contents. The file has the initial value of the hash, so only its owner
-    /// may read it.
+    /// Replaces the file's contents. The hash's initial value is in it: only the owner may read it.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
         // A coordinator that crashed may have left this file. No existing file is written to.

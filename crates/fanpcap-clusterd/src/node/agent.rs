@@ -234,8 +234,7 @@ impl Agent {
         }
     }
 
-    /// Prepares an assignment that begins with the update in the stream. Returns `false` if the
-    /// assignment must be loaded at once.
+    /// Prepares an assignment that begins with the update in the stream; `false`: load it at once.
     fn prepare(&mut self, assignment: &Assignment) -> Result<bool> {
         let Some(prepared) = self.stream.prepare(&mut self.kernel, assignment)? else {
             return Ok(false);

@@ -22,8 +22,7 @@ pub(super) struct Attachment {
     pub(super) link: Option<Attached>,
     /// The selection. Either all devices of the node have one, or no device has one.
     pub(super) selector: Option<Selector>,
-    /// The driver can't run BPF programs, so the kernel runs them behind the driver. Then several
-    /// CPUs may serve one queue.
+    /// The kernel runs the BPF program behind the driver. Then several CPUs may serve one queue.
     is_generic: bool,
     /// The driver or the kernel has refused the last selection.
     pub(super) is_refused: bool,
@@ -244,8 +243,7 @@ fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
         0 => (Action::PassToNext, 1),
         bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
-    // The BPF program, the control map, the counters, and then the ring buffers or the array of the
-    // next BPF program.
+    // The BPF program, the control map, the counters, and the ring buffers or the next one's array.
     let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)

@@ -71,8 +71,7 @@ impl Device {
         }
     }
 
-    /// The number of receive queues that the device has now, each served by one CPU at a time; 0 if
-    /// several CPUs may serve a queue.
+    /// The device's receive queues, each served by one CPU at a time; 0: by several CPUs.
     pub(crate) fn queues(&self) -> u32 {
         let device = ethtool::Device::find(self.ifindex).ok();
         let queues = device.and_then(|device| device.receive_queues());

@@ -1,5 +1,4 @@
-//! The node's selection in the kernel, on all of its devices. An agent takes it over, switches its
-//! table or replaces it.
+//! The node's selection in the kernel, on all of its devices: taken over, switched or replaced.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -22,8 +21,7 @@ use crate::pins::ProgramSet;
 use crate::selector::Selector;
 use crate::vlan_tags;
 
-/// The selection of the node's devices: one table, one set of counters, and a BPF program for each
-/// device.
+/// The selection of the node's devices: a table, a set of counters, and each device's BPF program.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
@@ -95,8 +93,7 @@ impl Kernel {
         self.devices.first()?.state.revision(control.mark())
     }
 
-    /// The selection of the first device; `None` before the first selection. All devices share its
-    /// table and its counters.
+    /// The first device's selection, if there is one. All devices share its table and counters.
     pub(crate) fn selector(&self) -> Option<&Selector> {
         self.devices.first()?.selector.as_ref()
     }

@@ -19,8 +19,7 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code without the filter. If a new assignment's hash differs,
-    /// another BPF program is needed.
+    /// A hash of the BPF program's code without the filter: with another one, it is replaced.
     pub(crate) code: u64,
     /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,

@@ -8,15 +8,13 @@ use fanpcap_select::native::Causes;
 
 use super::{Selector, is_own, is_shared};
 
-/// What a node has counted since its selection was loaded. Between two readings, only values of
-/// `captured` may become less.
+/// What a node has counted since its selection was loaded. Only values of `captured` may fall.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// For each bucket, the packets that came.
     pub seen: Box<[u64; BUCKETS]>,
-    /// For each bucket, the captured packets: passed on, dropped by the filter, or written into a
-    /// ring. While packets come, these values are lower bounds, and may be less than in an earlier
-    /// reading.
+    /// For each bucket, the captured packets: passed on, filtered, or written into a ring. While
+    /// packets come, these are lower bounds, and may be less than in an earlier reading.
     pub captured: Box<[u64; BUCKETS]>,
     /// For each bucket, the packets that this node selected while another node shared the bucket.
     pub shared: Box<[u64; BUCKETS]>,

@@ -136,8 +136,7 @@ impl ShippingThread {
         }
     }
 
-    /// Takes new batches from the queue. Waits for a batch if there is nothing to send. Returns an
-    /// error if the queue is gone.
+    /// Takes new batches, and waits if there is nothing to send. An error: the queue is gone.
     fn take(&mut self, batches: &Receiver<SentBatch>) -> Result<(), RecvTimeoutError> {
         let is_busy = self.connection.is_some() && self.sent < self.waiting.len();
         let wait = if is_busy { Duration::ZERO } else { LOOK };

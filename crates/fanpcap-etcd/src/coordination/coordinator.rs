@@ -65,8 +65,7 @@ pub struct CoordinatorLink {
 }
 
 impl CoordinatorLink {
-    /// Starts the threads. `value` is the coordinator's name in the election, which commands show.
-    /// `desired` comes from the settings.
+    /// Starts the threads. Commands show `value`, the name in the election.
     pub fn start(
         client: Arc<Client>,
         names: Names,
@@ -296,8 +295,7 @@ impl Candidacy {
         }
     }
 
-    /// Ends the candidacy, so that another coordinator leads. If etcd is out of reach, the lease
-    /// ends by itself.
+    /// Ends the candidacy: another coordinator leads. Without etcd, the lease ends by itself.
     fn withdraw(&mut self) {
         if let Some(id) = self.lease.id.take() {
             let _ = self.lease.client.revoke(id);

@@ -74,8 +74,7 @@ impl NodeLink {
 
     /// Sets the node's announcement.
     pub fn announce(&self, announcement: Announcement) {
-        // The send fails only if the thread has panicked. Then `poll` waits for ever, as it does
-        // when etcd is out of reach.
+        // The send fails only if the thread has panicked. Then `poll` waits as without etcd.
         let _ = self.orders.send(Order::Announce(announcement));
     }
 

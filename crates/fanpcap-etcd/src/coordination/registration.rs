@@ -120,8 +120,7 @@ impl Registration {
         })
     }
 
-    /// While the node is refused because another machine has its id, stores a key that informs
-    /// commands that show the cluster.
+    /// While another machine has the node's id, stores a key for commands that show the cluster.
     pub(super) fn note_clone(&mut self, refusal: Option<Refusal>) -> Result<(), CallError> {
         let is_clone = refusal == Some(Refusal::TakenId);
         let Some((announcement, lease)) = self.said.wanted.zip(self.lease.id) else {

@@ -142,8 +142,7 @@ fn payload(asm: &mut Assembler, most: usize, to: i16) {
     asm.bind(none);
 }
 
-/// Copies `len` bytes from offset r2 of the frame to the stack. Jumps to `missing` if the frame is
-/// too short.
+/// Copies `len` bytes from the frame's offset r2 to the stack, or jumps to `missing`.
 fn load(asm: &mut Assembler, len: i32, to: i16, missing: Label) {
     asm.set(R4, len);
     load_bytes(asm, to);

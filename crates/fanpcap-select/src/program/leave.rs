@@ -47,16 +47,14 @@ impl Program {
         self.seen(asm);
     }
 
-    /// Ends the BPF program if the packet is not this node's. Otherwise puts the claim above the
-    /// bucket in r8.
+    /// Ends the BPF program for other nodes' packets. Else puts the claim above the bucket in r8.
     pub(super) fn own(&self, asm: &mut Assembler) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
         asm.alu(Op::Left, R3, CLAIM_SHIFT);
         asm.alu(Op::Or, R8, R3);
     }
 
-    /// Ends the BPF program if the packet is not this node's, or if the filter rejects it. The
-    /// claim stays in r3.
+    /// Ends the BPF program for other nodes' and filtered packets. The claim stays in r3.
     pub(super) fn pass_filter(&self, asm: &mut Assembler, filter: Label) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
         asm.set(R7, R3);

@@ -22,8 +22,7 @@ pub enum OperatorChange {
     Drain(NodeId),
     /// The node gets buckets again.
     Restore(NodeId),
-    /// This weight replaces the one that the node announces. `None` removes the weight, so that the
-    /// announced one counts again.
+    /// This weight replaces the one that the node announces. `None`: the announced one counts.
     Weight(NodeId, Option<u16>),
 }
 

@@ -1,7 +1,6 @@
 //! A topology as AVPs: first the paper's AVPs, then the topology's encoding.
 //!
-//! The paper's AVPs name nodes, analyzers and selection. They do not say which node has which
-//! bucket. The encoding does.
+//! The paper's AVPs name nodes, analyzers and selection, but only the encoding says who has what.
 
 use fanpcap_select::Key;
 

@@ -73,8 +73,7 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node has asked repeatedly. Then this standby asks the coordinators and nodes
-    /// whether they hear it.
+    /// Whether a node has asked repeatedly. Then this standby asks all whether they hear it.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }

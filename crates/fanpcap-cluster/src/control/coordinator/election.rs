@@ -242,8 +242,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits until a known node is heard. A leader that has heard no known node may be cut off, and
-    /// plans no change.
+    /// Waits until a known node is heard. Before, the leader may be cut off, and plans nothing.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
@@ -392,8 +391,7 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // The sender of the announcement has heard the leader recently. If the leader has died,
-            // the next pulse does not come.
+            // The announcement's sender has heard the leader recently. If it died, no pulse comes.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }

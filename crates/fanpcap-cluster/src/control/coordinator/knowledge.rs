@@ -43,8 +43,7 @@ impl Knowledge {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
     }
 
-    /// The cluster's topology, if this version can't read it: a topology that others have is newer
-    /// than the one that is known here.
+    /// The cluster's topology, if this version can't read it: others have a newer one than this.
     pub(super) fn unreadable(&self) -> Option<Revision> {
         self.unread.filter(|unread| Some(*unread) > self.revision())
     }

@@ -103,9 +103,8 @@ impl Collector {
         }
     }
 
-    /// Sends the records that wait for their message to become full, and the templates when these
-    /// are due. A collector that is restarted while no packets come needs the templates before the
-    /// first packet.
+    /// Sends the records that wait for their message to become full, and the templates when due. A
+    /// collector that is restarted while no packets come needs them before the first packet.
     pub(super) fn flush(&mut self, now: Duration) {
         let connection = &mut self.connection;
         connection.check();
@@ -118,8 +117,7 @@ impl Collector {
         self.flushed = now;
     }
 
-    /// Packets in messages, packets that were left out, packets that were cut, and messages that
-    /// the collector did not get.
+    /// Packets in messages, left out, and cut, and messages that the collector did not get.
     pub(super) fn counts(&self) -> [u64; 4] {
         let Totals {
             packets,

@@ -86,8 +86,7 @@ impl CollectorConnection {
             self.lost += 1;
             match &mut self.socket {
                 CollectorSocket::Udp(..) => self.note_refusal(&error),
-                // A part of the message may have been sent, so the next message can't follow on
-                // this connection.
+                // A part of the message may have been sent, so this connection can't go on.
                 CollectorSocket::Tcp(stream) => *stream = None,
             }
         }

@@ -31,8 +31,7 @@ pub(in super::super) struct Retention {
     pub(in super::super) files: Option<usize>,
     /// Maximum number of bytes of all files together.
     pub(in super::super) bytes: Option<u64>,
-    /// Minimum number of free bytes on the files' file system. With this limit, old files are also
-    /// removed while the disk is full.
+    /// Minimum of free bytes on the file system. With it, a full disk also removes old files.
     pub(in super::super) free: Option<u64>,
 }
 

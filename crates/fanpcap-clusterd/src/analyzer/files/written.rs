@@ -20,8 +20,7 @@ use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// For this many nanoseconds after the first packet, nodes may send batches again that the previous
-/// analyzer had not acknowledged.
+/// Nanoseconds after the first packet in which nodes may repeat the last analyzer's batches.
 const LONG: u64 = 600_000_000_000;
 
 /// Every block is shorter than this. So if consecutive blocks together are at least this long, they

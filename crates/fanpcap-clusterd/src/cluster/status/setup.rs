@@ -15,8 +15,7 @@ pub(crate) fn mode(setup: &Setup) -> String {
     }
 }
 
-/// Notes for the operator on the nodes' versions and settings, one sentence each. `by` is the key
-/// by which the cluster selects.
+/// Notes for the operator on the nodes' versions and settings. The cluster selects by key `by`.
 pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
     let modes = differing(rows, |setup| Some(mode(setup))).map(|they| {
         format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
