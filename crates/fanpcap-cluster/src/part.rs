@@ -9,7 +9,6 @@ use fanpcap_buckets::layout::BUCKETS;
 pub struct Part {
     /// The analyzer's index, below `count`.
     index: u16,
-    /// The number of analyzers.
     count: u16,
 }
 

@@ -131,7 +131,6 @@ impl OperatorSide for EtcdKeys {
     }
 }
 
-/// The client with the settings' endpoints and credentials.
 fn client(conf: &Etcd) -> Result<Client> {
     let endpoints = conf.endpoints.iter().map(|text| text.parse());
     let path = |file: &Located<PathBuf>| file.value.clone();

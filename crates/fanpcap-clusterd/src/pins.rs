@@ -146,7 +146,6 @@ impl DevicePins {
         Ok(())
     }
 
-    /// Pins the link.
     pub(crate) fn keep_link(&self, link: BorrowedFd<'_>) -> Result<()> {
         pin(&self.pins, LINK, link)
     }

@@ -5,12 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// Encodes bytes for JSON.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes bytes from JSON.
 pub(crate) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
     STANDARD.decode(text).map_err(D::Error::custom)

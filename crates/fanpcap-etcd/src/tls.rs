@@ -23,7 +23,6 @@ const FILE: u64 = 1 << 20;
 /// nanoseconds; `None` if the file does not exist.
 pub(crate) type Stamp = Option<([u64; 3], [i64; 2])>;
 
-/// The stamps of all files.
 pub(crate) fn stamps(files: &TlsFiles) -> Vec<Stamp> {
     let own = files.own.iter().flat_map(|(cert, key)| [cert, key]);
     [&files.ca]
@@ -91,7 +90,6 @@ fn own(
     Ok(ClientCert::new_with_certs(&chain, of_ureq))
 }
 
-/// The certificates in a file.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let pem = read(path)?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();

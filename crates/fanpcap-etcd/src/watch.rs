@@ -96,7 +96,6 @@ impl From<Event> for Change {
 }
 
 impl Change {
-    /// The revision that made the change.
     fn revision(&self) -> i64 {
         match self {
             Self::Put(kv) => kv.mod_revision,

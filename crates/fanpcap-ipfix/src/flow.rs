@@ -8,14 +8,12 @@ use fanpcap_wire::{Frame, Ip, Layers};
 use crate::record::Packet;
 use crate::template::{FIRST_ID, Field, Template};
 
-/// The template of a flow over IPv4.
 pub(crate) const FLOW_4: Template = Template {
     id: FIRST_ID + 1,
     scope: 0,
     fields: &fields((8, 4), (12, 4)),
 };
 
-/// The template of a flow over IPv6.
 pub(crate) const FLOW_6: Template = Template {
     id: FIRST_ID + 2,
     scope: 0,
@@ -63,7 +61,6 @@ impl<'a> Flow<'a> {
         })
     }
 
-    /// The template of this flow's record.
     pub(crate) fn template(&self) -> &'static Template {
         match self.ip.source() {
             IpAddr::V4(_) => &FLOW_4,
@@ -71,7 +68,6 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Appends the flow's record.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         for address in [self.ip.source(), self.ip.destination()] {
             match address {

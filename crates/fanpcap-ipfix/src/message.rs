@@ -35,14 +35,12 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// An empty message.
     pub(crate) fn new() -> Self {
         let mut bytes = Vec::with_capacity(MESSAGE_MAX);
         bytes.resize(HEADER_LEN, 0);
         Self { bytes, set: None }
     }
 
-    /// Whether the message has no sets.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_none()
     }

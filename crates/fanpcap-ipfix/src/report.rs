@@ -56,7 +56,6 @@ const BOB: u16 = 6;
 /// The boolean `true` in IPFIX.
 const TRUE: u8 = 1;
 
-/// The template of the selector's record.
 pub(crate) fn template(selector: &Selector) -> &'static Template {
     match selector.algorithm {
         Algorithm::Systematic { .. } => &SYSTEMATIC,
@@ -64,7 +63,6 @@ pub(crate) fn template(selector: &Selector) -> &'static Template {
     }
 }
 
-/// Appends the selector's record.
 pub(crate) fn encode_selector(selector: &Selector, bytes: &mut Vec<u8>) {
     bytes.extend(selector.revision.to_be_bytes());
     bytes.extend(selector.bucket.to_be_bytes());
@@ -89,7 +87,6 @@ pub(crate) fn encode_selector(selector: &Selector, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Appends a record with the counts of a selector.
 pub(crate) fn encode_statistics(statistics: &Statistics, bytes: &mut Vec<u8>) {
     bytes.extend(statistics.revision.to_be_bytes());
     bytes.extend(statistics.bucket.to_be_bytes());

@@ -40,7 +40,6 @@ pub(crate) fn len(section: &[u8]) -> usize {
     SECTION.fixed_len() + prefix_len(section.len()) + section.len()
 }
 
-/// Appends the packet's record.
 pub(crate) fn encode(packet: &Packet<'_>, section: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(ntp(packet.time).to_be_bytes());
     bytes.extend(packet.revision.to_be_bytes());

@@ -25,7 +25,6 @@ pub(super) struct Stream {
     came: Vec<u64>,
     /// The number of the first record that counts, and that after the newest batch's last record.
     records: (u64, u64),
-    /// How many records came.
     received: u64,
     /// How many records came, by bucket.
     pub(super) captured: Box<Counts>,

@@ -4,7 +4,6 @@
 
 use crate::record::Record;
 
-/// A slot has 2^20 nanoseconds.
 const SLOT_BITS: u32 = 20;
 
 /// The number of slots, for 4.3 seconds.
@@ -43,7 +42,6 @@ pub(super) struct BatchFields {
 /// The result of inserting a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Inserted {
-    /// Whether the record came after its slot was delivered.
     pub(super) late: bool,
     /// Whether the record's stamp is further ahead than there are slots.
     pub(super) ahead: bool,
@@ -156,7 +154,6 @@ impl Timeline {
         }
     }
 
-    /// Delivers the oldest slot.
     pub(super) fn release_one(&mut self, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let mut slot = std::mem::take(&mut self.slots[index(self.due)]);
         self.due += 1;
@@ -178,7 +175,6 @@ impl Timeline {
     }
 }
 
-/// The index of a slot.
 fn index(number: u64) -> usize {
     usize::try_from(number % SLOTS).unwrap_or(0)
 }

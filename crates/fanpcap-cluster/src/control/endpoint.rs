@@ -52,9 +52,7 @@ pub enum Incoming {
 /// What an endpoint knows of a peer.
 #[derive(Debug, Default)]
 struct Association {
-    /// When the association began.
     since: Duration,
-    /// The version of the protocol that both sides support.
     version: u8,
     /// The session whose messages are accepted, and their token; 0 before the first.
     session: u64,

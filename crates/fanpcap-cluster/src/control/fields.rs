@@ -126,7 +126,6 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
-    /// The first address with these codes.
     pub(super) fn address(self, codes: AddressCodes) -> Result<SocketAddr, BodyError> {
         let all = self.addresses(codes, usize::MAX)?;
         all.first().copied().ok_or(BodyError::Missing(codes.port))

@@ -63,7 +63,6 @@ pub struct NodeEnd {
     member: Member,
     learnt: VecDeque<SocketAddr>,
     following: Option<Following>,
-    /// The greatest term that the node has heard of.
     term: Term,
     /// When the node last answered a coordinator's announcement with a join.
     last_join_sent: Option<Duration>,

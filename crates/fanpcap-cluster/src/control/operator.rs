@@ -9,7 +9,6 @@ use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
 use crate::identity::Revision;
 
-/// The time between attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A command's request.

@@ -13,7 +13,6 @@ use crate::topology::Topology;
 pub(super) struct Acknowledgements {
     /// The topology's revision, and when it was first seen.
     revision: Option<(Revision, Duration)>,
-    /// The nodes that gain buckets.
     gainers: BTreeSet<NodeId>,
     /// Live gainers that capture by the topology: the boot of their machine, and since when. After
     /// another boot, the time begins again.

@@ -228,12 +228,10 @@ pub(super) struct ReportsAround<'a> {
 }
 
 impl ReportsAround<'_> {
-    /// How many packets of a bucket the node had seen.
     pub(super) fn seen(&self, bucket: usize) -> Span {
         self.span(|report| report.seen[bucket])
     }
 
-    /// How many packets of a bucket the node had captured.
     pub(super) fn captured(&self, bucket: usize) -> Span {
         self.span(|report| report.captured[bucket])
     }

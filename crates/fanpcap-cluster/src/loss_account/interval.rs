@@ -19,7 +19,6 @@ pub(super) struct Interval {
 /// The packets of one or several runs in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunParts {
-    /// Packets captured.
     captured: Span,
     /// The highest number of packets that one of the runs captured.
     greatest: i64,
@@ -38,7 +37,6 @@ pub(super) struct RunParts {
 /// The packets of one run in an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPart {
-    /// Packets captured.
     pub(super) captured: Span,
     /// Upper limit of the packets that unions shared.
     pub(super) shared: i64,

@@ -63,7 +63,6 @@ pub(super) struct AnalyzerLoopSettings<'a> {
     pub(super) listen: SocketAddr,
     /// The buckets that the analyzer accounts for.
     pub(super) part: Part,
-    /// The credentials for connections.
     pub(super) keyring: &'a Arc<Keyring>,
     pub(super) clock: Clock,
     /// The directory of pcapng files; `None`: no files.
@@ -113,7 +112,6 @@ impl AnalyzerLoop {
         self.outputs.exports = Some(exports);
     }
 
-    /// Follows the cluster's topology.
     pub(super) fn follow(&mut self, update: TopologyUpdate) {
         match update {
             TopologyUpdate::Topology(revision, topology) => {

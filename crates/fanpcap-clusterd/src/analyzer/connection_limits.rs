@@ -161,7 +161,6 @@ fn networks(from: SocketAddr) -> [(u32, IpAddr); 3] {
 }
 
 impl ConnectionSlot {
-    /// The address from which the connection comes.
     pub(super) fn from(&self) -> IpAddr {
         self.from
     }

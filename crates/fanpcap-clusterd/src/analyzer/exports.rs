@@ -114,7 +114,6 @@ impl Exports {
         })
     }
 
-    /// Exports a packet.
     pub(super) fn packet(&mut self, packet: &Delivered<'_>) {
         self.waiting.push(OwnedPacket {
             node: packet.node,
@@ -156,13 +155,11 @@ impl Exports {
         is_told
     }
 
-    /// Exports a node's counts.
     pub(super) fn counts(&self, report: &Report) {
         // If these counts can't be sent, the next report includes them.
         self.tell(ExportMessage::Counts(Box::new(report.clone())));
     }
 
-    /// What became of the packets.
     pub(super) fn exported(&self) -> &Exported {
         &self.exported
     }
@@ -188,7 +185,6 @@ impl Drop for Exports {
     }
 }
 
-/// The state of the thread.
 struct Worker {
     targets: Vec<Target>,
     nodes: BTreeMap<NodeId, Domain>,

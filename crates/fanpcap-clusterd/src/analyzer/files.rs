@@ -39,7 +39,6 @@ pub(super) struct Rotation {
     /// Maximum time, in nanoseconds, for which one file is written.
     pub(super) time: u64,
     pub(super) keep: Retention,
-    /// Whether finished files are compressed.
     pub(super) compress: bool,
 }
 
@@ -54,12 +53,10 @@ pub(super) struct Files {
     before: WrittenPackets,
     open: Option<OpenFile>,
     buffer: Vec<u8>,
-    /// Packets in the buffer.
     buffered: u64,
     next_try: u64,
     /// The time in the last file's name.
     begun: u64,
-    /// Packets that were written.
     pub(super) written: u64,
     /// Packets that were not written for lack of space.
     pub(super) unwritten: u64,
@@ -209,7 +206,6 @@ impl Files {
         self.compressor.as_ref().map(Compressor::compressed)
     }
 
-    /// How many files were removed.
     pub(super) fn removed(&self) -> RemovedFiles {
         self.kept.removed
     }

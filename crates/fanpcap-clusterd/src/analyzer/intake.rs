@@ -55,7 +55,6 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) content: Content,
-    /// The address from which the connection comes.
     pub(super) from: IpAddr,
     pub(super) lacks: Arc<AtomicU64>,
 }

@@ -30,7 +30,6 @@ impl Metrics {
         }
     }
 
-    /// Replaces the content of the files.
     pub(super) fn write(&mut self, status: &Status) {
         let families = self.families(status);
         if let Some(file) = &mut self.file {

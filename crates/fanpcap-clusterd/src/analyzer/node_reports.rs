@@ -31,7 +31,6 @@ pub(super) struct NodeReports {
     past: u64,
     /// For each node that has been silent for long, its records whose numbers are missing.
     silent: BTreeMap<NodeId, u64>,
-    /// Reports that were refused.
     pub(super) refused: u64,
 }
 

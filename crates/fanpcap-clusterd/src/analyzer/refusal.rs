@@ -114,7 +114,6 @@ impl Ended {
 /// Counts what the intake has refused.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
-    /// Connections that broke.
     connections: AtomicU64,
     /// Connections that were ended, by reason.
     reasons: [AtomicU64; Reason::NAMES.len()],

@@ -55,7 +55,6 @@ impl Drop for TerminalScreen {
     }
 }
 
-/// The screen's lines.
 fn lines(status: &Status) -> Vec<String> {
     let account = &status.account;
     let (total, counters) = (&account.total, &status.counters);

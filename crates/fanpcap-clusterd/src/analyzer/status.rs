@@ -176,7 +176,6 @@ impl Status {
         })
     }
 
-    /// One line of JSON.
     pub(super) fn json(&self) -> String {
         let span = |span: Span| json!({ "least": span.least, "most": span.most });
         let total = &self.account.total;
@@ -249,7 +248,6 @@ impl Status {
     }
 }
 
-/// The history of ports.
 fn ports(history: &[PortHistory]) -> Vec<Value> {
     let ports = history.iter().map(|port| {
         json!({

@@ -37,7 +37,6 @@ pub(super) struct TopologyFollower {
 }
 
 impl TopologyFollower {
-    /// Starts the thread.
     pub(super) fn start(conf: Conf, clock: Clock) -> Self {
         let (to, updates) = channel();
         let (hurry, asked) = channel();

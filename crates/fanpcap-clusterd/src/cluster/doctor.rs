@@ -44,7 +44,6 @@ struct Facts {
     unled: Option<String>,
     /// Whether the topology has a filter. Without a topology, whether the settings have one.
     has_filter: bool,
-    /// The node that runs on this machine.
     node: Option<Node>,
 }
 

@@ -131,7 +131,6 @@ pub(crate) struct Row {
     /// Buckets that the node captures together with another node, while they move.
     moving: usize,
     is_drained: bool,
-    /// The revision of the cluster's topology.
     revision: Option<Revision>,
 }
 

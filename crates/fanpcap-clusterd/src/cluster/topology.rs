@@ -44,7 +44,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The slot of each bucket's node.
 fn slots(owners: &Owners) -> Vec<Option<u8>> {
     owners
         .iter()

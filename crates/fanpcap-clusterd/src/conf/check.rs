@@ -51,7 +51,6 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
 /// The keys that only the mode 'capture' has.
 const OF_CAPTURE: [Key; 3] = [Key::Header, Key::Transport, Key::DicapPort];
 
-/// The entries of a file.
 struct FileEntries<'a> {
     entries: &'a [Entry],
     source: &'a str,

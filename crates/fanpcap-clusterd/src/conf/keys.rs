@@ -42,13 +42,9 @@ pub(crate) enum Key {
     HoldDown,
 }
 
-/// The engine's names.
 pub(crate) const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
-/// The names of a node's modes.
 pub(crate) const MODES: &[&str] = &["distribution", "capture"];
-/// The names of the transports for records.
 pub(crate) const TRANSPORTS: &[&str] = &["tcp", "dicap"];
-/// The names of the properties by which packets may be selected.
 pub(crate) const SELECTIONS: &[&str] = &["packet", "flow", "round_robin", "identification"];
 /// The values of a key that allows something.
 const ANSWERS: &[&str] = &["no", "yes"];
@@ -134,7 +130,6 @@ pub(crate) static KEYS: [Row; 35] = [
 ];
 
 impl Key {
-    /// The key's row in the table.
     pub(crate) fn row(self) -> &'static Row {
         &KEYS[self as usize]
     }

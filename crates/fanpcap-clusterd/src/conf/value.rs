@@ -30,13 +30,9 @@ pub(crate) enum Value {
 pub(crate) enum Type {
     /// Letters, digits, `.`, `_` and `-`.
     Name,
-    /// A device's name.
     Device,
-    /// Names of devices.
     Devices,
-    /// A pcap filter.
     Text,
-    /// An absolute path.
     Path,
     /// A number between these two numbers.
     Number(u32, u32),
@@ -44,15 +40,12 @@ pub(crate) enum Type {
     Time(u32, u32),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// An IP address.
     Ip,
     /// A multicast address and a port.
     Group,
     /// Addresses with ports.
     Addresses,
-    /// etcd's endpoints.
     Urls,
-    /// The id of a node.
     Node,
     /// The ids of nodes, each with its weight if the weight is not 1.
     Nodes,
@@ -66,11 +59,9 @@ const NAME_MAX: usize = 64;
 const DEVICE_MAX: usize = 15;
 /// Maximum number of devices of a node.
 const DEVICES: usize = 8;
-/// Maximum weight of a node.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
 impl Type {
-    /// Parses a value.
     pub(crate) fn value(self, text: &str) -> Result<Value, Fault> {
         match self {
             Self::Name => name(text).map(Value::Name),

@@ -158,7 +158,6 @@ impl<S: FnMut(&str)> Driver<S> {
         &self.status
     }
 
-    /// Gives up the lead.
     pub(super) fn resign(mut self) {
         self.side.resign();
         // The file outlives the process, so it must not say that this coordinator leads.

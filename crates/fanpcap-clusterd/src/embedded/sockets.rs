@@ -27,7 +27,6 @@ pub(super) struct ControlSockets {
 }
 
 impl ControlSockets {
-    /// Opens a socket on `local`.
     pub(super) fn new(local: SocketAddr) -> io::Result<Self> {
         let own = UdpSocket::bind(local)?;
         own.set_nonblocking(true)?;

@@ -49,7 +49,6 @@ impl Store {
         Ok((Self(path), state))
     }
 
-    /// The file's path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

@@ -23,7 +23,6 @@ use crate::vlan_tags::TagWarnings;
 /// How long the engine may wait for events in each step of the loop.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// A node's agent.
 pub(super) struct Agent {
     core: Node,
     engine: Box<dyn NodeSide>,
@@ -126,7 +125,6 @@ impl Agent {
         self.silent = silent;
     }
 
-    /// Takes new keys after a SIGHUP.
     fn reload(&mut self) {
         let Some(conf) = self.reloader.due() else {
             return;

@@ -52,7 +52,6 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Starts the thread.
     pub(super) fn start(shipper: Shipper) -> Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let shipped = Arc::new(Mutex::new(Shipped::default()));
@@ -81,12 +80,10 @@ impl Capture {
         self.tell(CaptureMessage::Analyzers(analyzers.to_vec()));
     }
 
-    /// Sends a report to the analyzers.
     pub(super) fn report(&self, report: Report) {
         self.tell(CaptureMessage::Report(Box::new(report)));
     }
 
-    /// What became of the records.
     pub(super) fn shipped(&self) -> Shipped {
         *self.shipped.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,6 @@ use fanpcap_linux::file::directory::open_regular;
 use crate::conf;
 use crate::keyring::random;
 
-/// The file with the id.
 pub(crate) const PATH: &str = "/var/lib/fanpcap/node-id";
 
 /// Maximum number of bytes that are read from the file with the id.

@@ -39,7 +39,6 @@ pub(crate) struct Kernel {
 /// A table that waits for the update in the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
-    /// The mark of the table.
     pub(crate) mark: u32,
     /// Whether a BPF program was loaded.
     pub(crate) is_new: bool,
@@ -114,7 +113,6 @@ impl Kernel {
         self.mark().wrapping_add(1).max(1)
     }
 
-    /// The mark of the table in use.
     fn mark(&self) -> u32 {
         match self.selector() {
             Some(selector) => selector.control().mark(),

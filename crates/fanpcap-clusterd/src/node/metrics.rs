@@ -44,7 +44,6 @@ impl Metrics {
         Self { file, labels }
     }
 
-    /// Replaces the content of the file.
     pub(super) fn write(&mut self, agent: &AgentCounters) {
         let families = self.families(agent);
         self.file.write(&families);

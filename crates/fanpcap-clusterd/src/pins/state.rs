@@ -46,7 +46,6 @@ impl AgentState {
         self.loaded.push((mark, revision));
     }
 
-    /// The state as the text of a file.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{HEAD}\n");
         if let Some(set) = &self.set {

@@ -116,7 +116,6 @@ impl Connection {
         })
     }
 
-    /// Sends a message.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match &mut self.secured {
             None => self.stream.write_all(message),
@@ -158,7 +157,6 @@ impl Connection {
     }
 }
 
-/// Reads acknowledgements until the connection ends.
 fn take_acks(mut stream: impl Read, lacks: &AtomicU64) -> Result<(), ConnectionError> {
     let mut ack = [0; ACK_BYTES];
     loop {

@@ -48,7 +48,6 @@ impl Secured {
         })
     }
 
-    /// Sends a message.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         self.out.clear();
         {

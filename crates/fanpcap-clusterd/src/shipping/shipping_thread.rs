@@ -56,7 +56,6 @@ pub(super) struct Shared {
     pub(super) held: AtomicUsize,
     /// Records that the analyzer has acknowledged.
     pub(super) shipped: AtomicU64,
-    /// Connections that were lost.
     pub(super) broken: AtomicU64,
     /// Why there is no connection; empty if there is one.
     pub(super) trouble: Mutex<String>,
@@ -64,7 +63,6 @@ pub(super) struct Shared {
     pub(super) ends: AtomicBool,
 }
 
-/// The thread's state.
 pub(super) struct ShippingThread {
     analyzer: SocketAddr,
     keyring: Arc<Keyring>,

@@ -41,7 +41,6 @@ enum Order {
     Acknowledge(Revision),
 }
 
-/// A message of the two threads.
 type NodeMessage = Result<NodeEvent, CallError>;
 
 impl NodeLink {

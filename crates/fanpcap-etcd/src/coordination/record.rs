@@ -166,7 +166,6 @@ impl Desired {
         Err(CallError::new(Failure::Unreachable, key, reason))
     }
 
-    /// Writes the changes as a value.
     fn to_value(&self) -> Vec<u8> {
         let weights = self.weights.iter();
         let record = DesiredRecord {

@@ -89,7 +89,6 @@ impl Registration {
         }
     }
 
-    /// Sets the node's announcement.
     pub(super) fn announce(&mut self, announcement: Announcement) {
         self.said.wanted = Some(announcement);
     }

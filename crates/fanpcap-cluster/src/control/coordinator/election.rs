@@ -175,7 +175,6 @@ impl CoordinatorEnd {
         self.tell_others();
     }
 
-    /// Sends this coordinator's role to the other coordinators.
     fn tell_others(&mut self) {
         let Some(body) = self.message() else {
             return;

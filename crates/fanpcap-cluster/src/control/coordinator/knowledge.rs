@@ -38,7 +38,6 @@ impl Knowledge {
         self.state.term.max(topologys.unwrap_or_default())
     }
 
-    /// The revision of the cluster's topology.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
     }

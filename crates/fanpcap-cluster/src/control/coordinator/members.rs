@@ -344,7 +344,6 @@ impl CoordinatorEnd {
         self.deliver(now);
     }
 
-    /// Notes a node's announcement.
     fn note(&mut self, now: Duration, member: Member) {
         if self.is_of_earlier_run(member.follows) {
             self.resign(now);
@@ -357,7 +356,6 @@ impl CoordinatorEnd {
         self.settle(now, member.follows, is_last);
     }
 
-    /// Notes which topology a node follows.
     fn follows(&mut self, now: Duration, node: NodeId, revision: Option<Revision>) {
         let Some(presence) = self.members.nodes.get(&node) else {
             return;

@@ -12,7 +12,6 @@ use crate::identity::Revision;
 use crate::topology::Topology;
 
 impl CoordinatorEnd {
-    /// The state for standbys.
     pub(super) fn current_state(&self) -> State {
         let mut state = self.knowledge.state.clone();
         if self.leads() {

@@ -56,7 +56,6 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Exports a packet.
     pub(super) fn packet(&mut self, now: Duration, packet: &Packet<'_>) {
         let connection = &mut self.connection;
         self.exporter
@@ -64,14 +63,12 @@ impl Collector {
         self.tend(now);
     }
 
-    /// Exports how packets of a bucket are selected.
     pub(super) fn selector(&mut self, now: Duration, selector: &Selector) {
         let connection = &mut self.connection;
         self.exporter
             .selector(now, selector, &mut |message| connection.send(message));
     }
 
-    /// Exports the counts of a bucket.
     pub(super) fn statistics(&mut self, now: Duration, statistics: &Statistics) {
         let connection = &mut self.connection;
         self.exporter

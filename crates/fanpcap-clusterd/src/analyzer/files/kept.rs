@@ -228,7 +228,6 @@ pub(super) fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, is_ours)
 }
 
-/// The files that are not compressed.
 pub(super) fn uncompressed(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, is_name)
 }

@@ -158,7 +158,6 @@ fn last_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     is_block.then(|| bytes.split_at(begin))
 }
 
-/// The packet of a block.
 fn stored(block: &[u8]) -> Option<Stored<'_>> {
     if word(block, 0)? != PACKET {
         return None;

@@ -15,14 +15,12 @@ use super::{look, rows};
 /// The status of several clusters.
 #[derive(Default)]
 pub(super) struct Sums {
-    /// The clusters' names, and the status of each.
     pub(super) clusters: Vec<(String, ClusterStatus)>,
     pub(super) unseen: Vec<UnseenCluster>,
 }
 
 /// A cluster whose status can't be read.
 pub(super) struct UnseenCluster {
-    /// The file with the cluster's settings.
     pub(super) config: String,
     pub(super) error: String,
 }
@@ -59,7 +57,6 @@ impl Sums {
         states
     }
 
-    /// The names of the clusters that no coordinator leads.
     fn leaderless(&self) -> Vec<&str> {
         let without = self.clusters.iter().filter(|(_, it)| it.leader.is_none());
         without.map(|(name, _)| name.as_str()).collect()
