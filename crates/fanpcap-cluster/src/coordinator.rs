@@ -399,13 +399,8 @@ fn member(live: &LiveNode, desired: &DesiredState) -> Member {
     Member { node, weight }
 }
 
-fn write(
-    next: Topology,
-    replaces: Revision,
-    current: &Topology,
-    absent: &BTreeSet<NodeId>,
-) -> Write {
-    let change = Change::between(Some(current), &next, absent);
+fn write(next: Topology, replaces: Revision, current: &Topology, dead: &BTreeSet<NodeId>) -> Write {
+    let change = Change::between(Some(current), &next, dead);
     Write {
         topology: Box::new(next),
         replaces: Some(replaces),

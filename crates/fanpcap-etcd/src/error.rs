@@ -40,14 +40,10 @@ pub enum Failure {
 }
 
 impl CallError {
-    pub(crate) fn new(
-        failure: Failure,
-        endpoint: impl fmt::Display,
-        reason: impl fmt::Display,
-    ) -> Self {
+    pub(crate) fn new(failure: Failure, at: impl fmt::Display, reason: impl fmt::Display) -> Self {
         Self {
             failure,
-            endpoint: endpoint.to_string(),
+            endpoint: at.to_string(),
             reason: reason.to_string(),
         }
     }

@@ -119,15 +119,10 @@ impl Client {
         })
     }
 
-    fn open(
-        &self,
-        endpoint: &Endpoint,
-        body: &str,
-        token: Option<&str>,
-    ) -> Result<Watch, CallError> {
-        let reader = self.gateway.stream(endpoint, "/v3/watch", body, token)?;
+    fn open(&self, at: &Endpoint, body: &str, token: Option<&str>) -> Result<Watch, CallError> {
+        let reader = self.gateway.stream(at, "/v3/watch", body, token)?;
         let mut watch = Watch {
-            endpoint: endpoint.to_string(),
+            endpoint: at.to_string(),
             reader,
             began: 0,
         };

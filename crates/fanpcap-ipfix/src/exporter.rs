@@ -115,17 +115,12 @@ impl Exporter {
     }
 
     /// Exports what the node counted for a bucket. Does nothing with [`Form::Flows`].
-    pub fn statistics(
-        &mut self,
-        now: Duration,
-        statistics: &Statistics,
-        send: &mut impl FnMut(&[u8]),
-    ) {
+    pub fn statistics(&mut self, now: Duration, counts: &Statistics, send: &mut impl FnMut(&[u8])) {
         if self.form == Form::Flows {
             return;
         }
         let bytes = self.room(now, &STATISTICS, STATISTICS.fixed_len(), send);
-        report::encode_statistics(statistics, bytes);
+        report::encode_statistics(counts, bytes);
     }
 
     /// Passes the templates to `send`, in a message of their own.

@@ -276,13 +276,8 @@ impl CoordinatorEnd {
     ///
     /// # Errors
     /// The datagram was refused; a counter says why.
-    pub fn receive(
-        &mut self,
-        now: Duration,
-        from: SocketAddr,
-        datagram: &[u8],
-    ) -> Result<(), Cause> {
-        let incoming = self.endpoint.open(now, datagram)?;
+    pub fn receive(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Result<(), Cause> {
+        let incoming = self.endpoint.open(now, bytes)?;
         self.note_heard(now, &incoming);
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {

@@ -264,13 +264,8 @@ impl NodeEnd {
     ///
     /// # Errors
     /// The datagram was refused; a counter says why.
-    pub fn receive(
-        &mut self,
-        now: Duration,
-        from: SocketAddr,
-        datagram: &[u8],
-    ) -> Result<(), Cause> {
-        let incoming = self.endpoint.open(now, datagram);
+    pub fn receive(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Result<(), Cause> {
+        let incoming = self.endpoint.open(now, bytes);
         if incoming == Err(Cause::Version) && self.following.is_none() {
             self.refuse(Refusal::Version);
         }

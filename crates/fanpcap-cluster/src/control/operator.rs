@@ -98,13 +98,8 @@ impl OperatorEnd {
         clippy::wildcard_enum_match_arm,
         reason = "this role drops all other messages"
     )]
-    pub fn receive(
-        &mut self,
-        now: Duration,
-        from: SocketAddr,
-        datagram: &[u8],
-    ) -> Result<(), Cause> {
-        match self.endpoint.open(now, datagram)? {
+    pub fn receive(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Result<(), Cause> {
+        match self.endpoint.open(now, bytes)? {
             Incoming::New(peer, body) if peer.role == Role::Coordinator => match body {
                 Body::Status(status) => self.reply = Some(Reply::Status(status)),
                 Body::Acknowledge(_) => self.reply = Some(Reply::Granted),

@@ -23,11 +23,7 @@ impl Ledger {
     }
 
     /// The packets of a bucket that were offered, by `observers`, or without them by ended runs.
-    pub(super) fn offered(
-        &self,
-        observers: &[(&CounterRun, ReportsAround<'_>)],
-        bucket: usize,
-    ) -> Span {
+    pub(super) fn offered(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Span {
         let spans = observers.iter().filter_map(|(run, around)| {
             let exact = run.before.as_ref()?[bucket].is_exact();
             Some((exact, run.offered(around, bucket)?))
@@ -42,7 +38,7 @@ impl Ledger {
             .map(|(_, span)| span.most)
             .max();
         // An observer that began while packets came counts only if it certainly shows more.
-        let shows_more = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
+        let shows_more = |(run, around): &ObserverReports<'_>| {
             let before = run
                 .before
                 .as_ref()
@@ -63,11 +59,7 @@ impl Ledger {
     }
 
     /// The packets of a bucket that were offered until now, according to live and ended observers.
-    pub(super) fn offered_now(
-        &self,
-        observers: &[(&CounterRun, ReportsAround<'_>)],
-        bucket: usize,
-    ) -> Span {
+    pub(super) fn offered_now(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Span {
         let offered = self.offered(observers, bucket);
         let floor = self.floor[bucket];
         Span {

@@ -264,16 +264,10 @@ impl ReportedNode {
 
     /// Handles the first report of a node's counters, which was made at `stamp`. If the counters
     /// are older than the analyzer, notes where their account begins.
-    fn start(
-        &mut self,
-        stamp: u64,
-        captured: Box<Counts>,
-        received: Option<Box<Counts>>,
-        begin: u64,
-    ) {
+    fn start(&mut self, stamp: u64, captured: Box<Counts>, came: Option<Box<Counts>>, begin: u64) {
         self.start = (self.since < begin).then_some(Start {
             captured,
-            first: received.unwrap_or_else(|| Box::new([0; BUCKETS])),
+            first: came.unwrap_or_else(|| Box::new([0; BUCKETS])),
             second: None,
             stamp,
         });

@@ -75,12 +75,7 @@ impl TopologyFollower {
     }
 }
 
-fn watch(
-    mut conf: Conf,
-    clock: Clock,
-    to: &Sender<TopologyUpdate>,
-    hurry: &Receiver<Option<Conf>>,
-) {
+fn watch(mut conf: Conf, clock: Clock, to: &Sender<TopologyUpdate>, wake: &Receiver<Option<Conf>>) {
     let mut side: Option<Box<dyn OperatorSide>> = None;
     let mut newest = None;
     let mut said = None;
@@ -108,7 +103,7 @@ fn watch(
                 return;
             }
         }
-        match hurry.recv_timeout(EVERY) {
+        match wake.recv_timeout(EVERY) {
             Ok(Some(new)) => (conf, side) = (new, None),
             Ok(None) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

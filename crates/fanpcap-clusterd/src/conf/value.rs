@@ -253,11 +253,7 @@ fn nodes(text: &str) -> Result<Vec<(NodeId, u16)>, Fault> {
 }
 
 /// Parses a list of at most `most` items, separated by commas.
-fn list<T>(
-    text: &str,
-    most: usize,
-    one: impl Fn(&str) -> Result<T, Fault>,
-) -> Result<Vec<T>, Fault> {
+fn list<T>(text: &str, most: usize, one: fn(&str) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
     let items: Vec<&str> = text.split(',').map(str::trim).collect();
     if items.len() > most {
         let message = format!("{} items, more than {most}", items.len());

@@ -80,12 +80,7 @@ impl Agent {
                 Some(_) => "no topology yet: nothing is captured until the first",
             });
         }
-        if let Some(capture) = self.reporter.capture() {
-            for (mark, revision) in self.kernel.marks() {
-                capture.mark(mark, revision);
-            }
-            capture.read(self.kernel.rings()?);
-        }
+        self.read_rings(true)?;
         self.engine.announce(announcement);
         self.notify.ready();
         while !stop::is_requested() {
@@ -238,19 +233,26 @@ impl Agent {
             return Ok(false);
         };
         self.reporter.follow(&assignment.analyzers);
-        if let Some(capture) = self.reporter.capture() {
-            self.kernel
-                .marks()
-                .for_each(|(mark, revision)| capture.mark(mark, revision));
-            if prepared.is_new {
-                capture.read(self.kernel.rings()?);
-            }
-        }
+        self.read_rings(prepared.is_new)?;
         let (revision, epoch) = (assignment.revision, assignment.epoch);
         say(&format!(
             "topology {revision} (epoch {epoch}) begins with the update in the stream"
         ));
         Ok(true)
+    }
+
+    /// Makes the thread know the marks of the tables, and read ring buffers that are new.
+    fn read_rings(&self, is_new: bool) -> Result<()> {
+        let Some(capture) = self.reporter.capture() else {
+            return Ok(());
+        };
+        for (mark, revision) in self.kernel.marks() {
+            capture.mark(mark, revision);
+        }
+        if is_new {
+            capture.read(self.kernel.rings()?);
+        }
+        Ok(())
     }
 
     fn switch(&mut self, assignment: &Assignment) -> Vec<Command> {
@@ -259,14 +261,8 @@ impl Agent {
         }
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
-            if let Some(capture) = self.reporter.capture().filter(|_| is_new) {
-                // If the driver can't run BPF programs, another one was loaded, with another mark.
-                for (mark, revision) in self.kernel.marks() {
-                    capture.mark(mark, revision);
-                }
-                capture.read(self.kernel.rings()?);
-            }
-            Ok(is_new)
+            // If the driver can't run BPF programs, another one was loaded, with another mark.
+            self.read_rings(is_new).map(|()| is_new)
         });
         match loaded {
             Ok(is_new) => {

@@ -166,27 +166,23 @@ impl Registration {
     }
 
     /// Stores the announcement. Returns `false` if another machine has the node's key.
-    fn store_announcement(
-        &mut self,
-        announcement: Announcement,
-        lease: i64,
-    ) -> Result<bool, CallError> {
-        let key = self.names.node(announcement.node);
-        let value = record::node(&announcement);
+    fn store_announcement(&mut self, said: Announcement, lease: i64) -> Result<bool, CallError> {
+        let key = self.names.node(said.node);
+        let value = record::node(&said);
         for _ in 0..TRIES {
             let replaces = self.said.revision;
             match self.lease.client.replace(&key, &value, lease, replaces)? {
                 Replaced::Stored(revision) => {
                     self.said.revision = revision;
-                    self.said.stored = Some(announcement);
+                    self.said.stored = Some(said);
                     // The next round checks whether the cluster was already full.
                     self.rounds = LOOK - 1;
                     return Ok(true);
                 }
                 Replaced::Other(None) => self.said.revision = 0,
                 Replaced::Other(Some(kv)) => {
-                    let other = record::announcement(announcement.node, &kv.value);
-                    if other.map(|other| other.boot) != Some(announcement.boot) {
+                    let other = record::announcement(said.node, &kv.value);
+                    if other.map(|other| other.boot) != Some(said.boot) {
                         return Ok(false);
                     }
                     // The key is of this node, before its program was started again.
