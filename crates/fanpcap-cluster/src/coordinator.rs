@@ -325,8 +325,7 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // If a leader that did not hear this node has begun a union for its death, the node
-            // still takes part.
+            // A node for whose death a leader has begun a union wrongly still takes part.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));

@@ -15,8 +15,7 @@ impl fmt::Display for NodeId {
 /// Orders all topologies of a cluster: the newer one has the greater revision.
 ///
 /// etcd's `mod_revision`, or the coordinator's term (upper half) and a count that begins anywhere
-/// (lower half). Every batch has it, so an analyzer recognizes records of a node that has lost its
-/// buckets.
+/// (lower half). Every batch has it, so analyzers recognize records of a node without its buckets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Revision(pub u64);
 

@@ -18,9 +18,8 @@ pub trait NodeSide {
     /// Sets the node's announcement. The engine joins the cluster with the first announcement.
     fn announce(&mut self, announcement: &Announcement);
 
-    /// Waits at most `wait` for events and returns them, the oldest first. This also keeps the node
-    /// alive in the engine: call it at least once a second. An engine that is out of reach is no
-    /// error ([`NodeEvent::Reach`]).
+    /// Waits at most `wait` for events and returns them, the oldest first. Keeps the node alive:
+    /// call it at least once a second. An engine out of reach is no error ([`NodeEvent::Reach`]).
     fn poll(&mut self, wait: Duration) -> anyhow::Result<Vec<NodeEvent>>;
 
     /// Acknowledges that the node now captures by the topology `revision`. The engine repeats the

@@ -1,8 +1,7 @@
 //! Elections with the keys of etcd's own clients, so that `etcdctl elect` sees them.
 //!
-//! A candidate has a key below the election's name, under its lease. The candidate whose key was
-//! created first leads. The create revisions of their keys order all leaders
-//! (`clientv3/concurrency`).
+//! A candidate has a key below the election's name, under its lease. The one whose key was created
+//! first leads. Their create revisions order all leaders (`clientv3/concurrency`).
 
 use crate::client::Client;
 use crate::error::CallError;

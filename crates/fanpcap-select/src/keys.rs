@@ -90,9 +90,8 @@ impl Keys {
         }
     }
 
-    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. Such a
-    /// frame does not count as a turn. So nodes that accept it and nodes that refuse it continue
-    /// with the same turn.
+    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. It is no
+    /// turn, so nodes that accept or refuse it continue with the same turn.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),

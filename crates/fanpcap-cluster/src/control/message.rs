@@ -63,9 +63,8 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether messages of this type describe their sender's present state, so that a later message
-    /// replaces an earlier one. The window of sequence numbers alone would accept a delayed
-    /// heartbeat with an old weight.
+    /// Whether messages of this type describe their sender's present state, so that a later one
+    /// replaces an earlier. The window alone would accept a delayed heartbeat with an old weight.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,

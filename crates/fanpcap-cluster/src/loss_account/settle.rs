@@ -170,8 +170,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // The packets that the run captured by its first report, minus the packets that can have
-        // come since the ledger began.
+        // The packets captured by the run's first report, minus those since the ledger began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {

@@ -187,9 +187,8 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
-    /// Gives the number of the newest batch to the next batch, because the newest one will not be
-    /// sent. The records keep their numbers. So an analyzer counts the lost records, and does not
-    /// wait for the batch.
+    /// Gives the newest batch's number to the next, because the newest will not be sent. The
+    /// records keep their numbers. So an analyzer counts the lost ones, and does not wait.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }
@@ -204,9 +203,8 @@ impl BatchBuilder {
         self.count == 0
     }
 
-    /// Adds a record that was captured by the topology of `revision`. A packet that does not fit
-    /// into an empty batch is cut off. If the record needs another batch, ends the present batch
-    /// and returns it.
+    /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
+    /// empty batch is cut off. If the record needs another batch, returns the present one.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

@@ -8,7 +8,6 @@ use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
 use super::by_bucket;
-use super::extra_counter::ExtraCounter;
 use super::status::Status;
 use crate::textfile::{self, Metric, Textfile, family};
 
@@ -49,11 +48,9 @@ impl Metrics {
         ));
         families.push(self.refusals(status));
         let extra_counters = status.extra_counters.iter();
-        families.extend(extra_counters.map(|&(extra_counter, count)| {
-            let ExtraCounter {
-                metric, help, kind, ..
-            } = extra_counter;
-            family(metric, help, kind, &self.cluster, Number::Whole(count))
+        families.extend(extra_counters.map(|&(of, count)| {
+            let count = Number::Whole(count);
+            family(of.metric, of.help, of.kind, &self.cluster, count)
         }));
         families.extend(self.of_nodes(status));
         families
@@ -76,26 +73,15 @@ impl Metrics {
 
     /// Numbers of which the bounds are known. A number may shrink when more is known.
     fn accounts(&self, status: &Status) -> Vec<Family> {
+        let gauge = |name, help, value| family(name, help, Kind::Gauge, &self.cluster, value);
         let bounds = bounds(status).into_iter();
-        let mut families: Vec<Family> = bounds
-            .map(|(name, help, value)| {
-                family(
-                    name,
-                    help,
-                    Kind::Gauge,
-                    &self.cluster,
-                    Number::Signed(value),
-                )
-            })
-            .collect();
+        let bounds = bounds.map(|(name, help, value)| gauge(name, help, Number::Signed(value)));
+        let mut families: Vec<Family> = bounds.collect();
         families.extend(status.account.apart.map(|apart| {
-            let apart = Duration::from_nanos(apart).as_secs_f64();
-            family(
+            gauge(
                 "fanpcap_analyzer_nodes_apart_seconds",
                 "The longest time between two nodes' sightings of the same beacon.",
-                Kind::Gauge,
-                &self.cluster,
-                Number::Seconds(apart),
+                Number::Seconds(Duration::from_nanos(apart).as_secs_f64()),
             )
         }));
         families

@@ -369,16 +369,14 @@ impl<'a> FileEntries<'a> {
             return Ok(());
         };
         let (message, hint) = if matches!(conf.engine, Engine::Fixed(_)) {
-            let hint = "remove it, or write 'engine = embedded'";
             (
                 "engine 'fixed' has no coordinator that could send beacons",
-                hint,
+                "remove it, or write 'engine = embedded'",
             )
         } else if conf.key_files.is_empty() {
-            let hint = "write 'key_file = /etc/fanpcap/cluster.key' on all machines";
             (
                 "beacons need a key that all machines of the cluster have",
-                hint,
+                "write 'key_file = /etc/fanpcap/cluster.key' on all machines",
             )
         } else {
             return Ok(());

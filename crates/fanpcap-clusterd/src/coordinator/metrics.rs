@@ -30,9 +30,8 @@ impl Metrics {
         }
     }
 
-    /// Replaces the content of the file if the last write was long enough ago. `written` is the
-    /// number of topologies that this coordinator wrote. `refused` has the numbers of refused
-    /// control messages, by cause.
+    /// Replaces the content of the file if the last write was long enough ago. `written`: how many
+    /// topologies it wrote. `refused`: control messages, by cause.
     pub(super) fn write(&mut self, view: &View, written: u64, refused: &[(&str, u64)]) {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return;

@@ -40,9 +40,8 @@ const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
     /// Opens the coordinator whose address is the first of the settings' addresses that this
-    /// machine has. `desired` comes from the settings. Drained nodes and weights come either from
-    /// another coordinator, or from the coordinator's own file in `directory`, which holds its
-    /// state before the restart.
+    /// machine has. `desired` comes from the settings. Drained nodes and weights come from another
+    /// coordinator, or from its own file in `directory` with its state before the restart.
     ///
     /// # Errors
     /// The settings are not valid, a key can't be read, or a socket can't be opened.

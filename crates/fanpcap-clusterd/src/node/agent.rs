@@ -11,7 +11,7 @@ use fanpcap_terminal::streams;
 use super::capture::Capture;
 use super::kernel::Kernel;
 use super::metrics::{AgentCounters, Metrics};
-use super::report::{Reporter, Sums};
+use super::report::Reporter;
 use super::say;
 use super::stream::{Outcome, Stream};
 use crate::coordination::NodeSide;
@@ -158,25 +158,18 @@ impl Agent {
         let Some(sums) = self.reporter.tick(&self.kernel, revision) else {
             return;
         };
-        let Sums {
-            seen,
-            captured,
-            filtered,
-            ring,
-            forged,
-            ..
-        } = sums;
         let mut line = format!(
-            "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
+            "topology {revision}: {} packets seen, {} captured, {} lost in rings",
+            sums.seen, sums.captured, sums.ring
         );
-        if filtered > 0 {
-            line += &format!(", {filtered} filtered");
+        if sums.filtered > 0 {
+            line += &format!(", {} filtered", sums.filtered);
         }
         for (name, why) in &self.silent {
             line += &format!(", {name} {why}");
         }
-        if forged > 0 {
-            line += &format!(", {forged} forged frames");
+        if sums.forged > 0 {
+            line += &format!(", {} forged frames", sums.forged);
         }
         let shipped = self.reporter.capture().map(Capture::shipped);
         if let Some(metrics) = &mut self.metrics {
@@ -261,8 +254,11 @@ impl Agent {
         }
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
-            // If the driver can't run BPF programs, another one was loaded, with another mark.
-            self.read_rings(is_new).map(|()| is_new)
+            if is_new {
+                // If the driver can't run BPF programs, another one was loaded, with another mark.
+                self.read_rings(true)?;
+            }
+            Ok(is_new)
         });
         match loaded {
             Ok(is_new) => {

@@ -262,8 +262,7 @@ impl Kernel {
     }
 
     /// If the filter has changed, makes the devices run the same selection with the new filter. The
-    /// maps stay, so all counts continue, and no packet is missed. All BPF programs are loaded
-    /// before the first one runs.
+    /// maps stay, so all counts continue, and no packet is missed. All are loaded before one runs.
     fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
         let mut others = Vec::new();
         for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
@@ -313,9 +312,8 @@ impl Kernel {
         self.forget();
         let all = selectors.iter().zip(programs);
         let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
-        // Devices that have refused come first. Otherwise each try would attach the selection to
-        // other devices and detach it again. Devices with a link come last, because their former
-        // selection can't be restored.
+        // Devices that have refused come first: else each try would attach others and detach them
+        // again. Devices with a link come last: their former selection can't be restored.
         all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
         for (device, (selector, (program, code))) in all {
             let id = selector.program().id();

@@ -129,8 +129,7 @@ impl Connection {
     }
 
     /// Closes the connection. Returns the number of the first batch that the analyzer lacks. If the
-    /// analyzer had ended the connection, also returns its reason; after a failed write, the reason
-    /// may still have to arrive.
+    /// analyzer had ended it, also returns its reason, which may still have to arrive.
     pub(super) fn close(self) -> (u64, Option<ConnectionError>) {
         let until = Instant::now() + REASON;
         while !self.is_over() && Instant::now() < until {

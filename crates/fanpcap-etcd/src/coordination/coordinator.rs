@@ -65,7 +65,7 @@ pub struct CoordinatorLink {
 }
 
 impl CoordinatorLink {
-    /// Starts the threads. Commands show `value`, the name in the election.
+    /// Starts the threads. `value` is the name in the election; `desired` comes from the settings.
     pub fn start(
         client: Arc<Client>,
         names: Names,

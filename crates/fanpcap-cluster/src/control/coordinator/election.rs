@@ -421,8 +421,7 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // This coordinator can become a candidate again only after nodes have asked for a
-            // while, and not at the next tick.
+            // It can be a candidate again only after nodes have asked for a while, not at once.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };
