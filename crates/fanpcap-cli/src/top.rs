@@ -139,7 +139,13 @@ mod tests {
 
     #[test]
     fn json_has_the_documented_fields_and_no_other() {
-        let view = fixture::between(&fixture::before(), &fixture::after_on_xdp());
+        let mut after = fixture::after_on_xdp();
+        let gone = fixture::device(u32::MAX, "gone", [0; 4]);
+        after.devices.push(gone);
+        after.waiting = [("eth7".to_owned(), 2)].into();
+        let view = fixture::between(&fixture::before(), &after);
+        let awaited = view.devices.last().unwrap().awaited_device.as_deref();
+        assert_eq!(awaited, Some("eth7"));
         let line = json(view, &State::default()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         let found = json_page::check(PAGE, &value).unwrap();
