@@ -1,5 +1,5 @@
-//! Reads any bytes as numbers of nodes' reports. A ledger accepts or refuses each report, and its
-//! sums must not overflow.
+//! Reads any bytes as the numbers in nodes' reports. A ledger accepts or refuses each report, and
+//! its sums must not overflow.
 #![no_main]
 
 use fanpcap_buckets::layout::BUCKETS;

@@ -1,4 +1,4 @@
-//! Gives any messages that can be decoded to an analyzer and a ledger, which must not panic.
+//! An analyzer and a ledger get any messages that can be decoded, and must not panic.
 #![no_main]
 
 use fanpcap_buckets::Slot;

@@ -1,5 +1,5 @@
-//! The input of a node: frames that look like the coordinator's beacons. The node accepts a frame
-//! once, and only if the coordinator has announced the frame's number.
+//! A node gets frames that look like the coordinator's beacons. The node accepts a frame once, and
+//! only if the coordinator has announced the frame's number.
 #![no_main]
 
 use fanpcap_select::in_line::{InLine, Kind};
@@ -44,9 +44,9 @@ fn judge(bytes: &[u8]) {
     }
 }
 
-// Tries the bytes as a frame itself. Then tries the bytes after the first as changes of a beacon:
-// the first byte is the length to which the beacon is cut. Each change has one byte for the place
-// and one for the value.
+// Tries the bytes themselves as a frame. Then tries the bytes after the first as changes of a
+// beacon: the first byte is the length to which the beacon is cut. Each change has one byte for the
+// place and one for the value.
 fuzz_target!(|bytes: &[u8]| {
     judge(bytes);
     let Some((length, changes)) = bytes.split_first() else {

@@ -1,5 +1,5 @@
-//! Any text as the journal of a device's changes. The parser refuses the text, or the journal is
-//! written again as the same text.
+//! Reads any text as the journal of a device's changes. Either the parser refuses the text, or the
+//! journal that it returns is written as the same text.
 #![no_main]
 
 use fanpcap_nic::journal::entry::Content;

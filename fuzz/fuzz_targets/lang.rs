@@ -1,5 +1,5 @@
-//! Any text as a steering program. The compiler compiles the text, or refuses it with a place in
-//! the text, and never panics.
+//! Reads any text as a steering program. The compiler compiles the text, or refuses it and names a
+//! place in the text, and never panics.
 #![no_main]
 
 use fanpcap_steer::tree;

@@ -1,5 +1,5 @@
-//! BPF ring buffers whose memory other processes write while it is read. All reads lie within the
-//! buffer, and all reading ends.
+//! Reads BPF ring buffers while other processes write to their memory. All reads lie within the
+//! buffer, and each read ends.
 #![no_main]
 
 #[path = "../../crates/fanpcap-ring/tests/program/mod.rs"]

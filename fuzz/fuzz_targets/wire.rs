@@ -1,5 +1,5 @@
-//! Any frame is parsed to its end without a panic. If a frame that is cut off shows a property of
-//! its flow, the complete frame shows the same property.
+//! Any frame is parsed to its end without a panic. If a truncated frame shows a property of its
+//! flow, the complete frame shows the same property.
 #![no_main]
 
 use fanpcap_wire::{FlowKey, Frame, Ip, Layers, Tag};
