@@ -6,7 +6,7 @@
 //! * a **selection sequence** (`selectionSequenceId`) is a revision of the cluster's topology;
 //! * a **selector** (`selectorId`) is a bucket.
 //!
-//! So a collector knows by which table this node got each packet. For each bucket, it can compare
+//! So a collector knows by which table a node captured each packet. For each bucket, it can compare
 //! how many packets each node observed and how many it selected.
 //!
 //! This crate does no I/O and reads no clock. It passes messages to a function of the caller, which
