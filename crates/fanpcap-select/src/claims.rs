@@ -21,7 +21,7 @@ pub enum Claim {
 pub struct Claims(Box<[Claim; BUCKETS]>);
 
 impl Claims {
-    /// The claims that `of` returns for each bucket.
+    /// A node's claims. `of` returns the claim to each bucket.
     pub fn new(of: impl Fn(usize) -> Claim) -> Self {
         let mut claims = Box::new([Claim::Elsewhere; BUCKETS]);
         for (bucket, claim) in claims.iter_mut().enumerate() {

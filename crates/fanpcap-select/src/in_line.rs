@@ -37,7 +37,7 @@ pub const NUMBERS: usize = 64;
 /// The purpose of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Shows that the mirror port works, and how far the nodes are apart.
+    /// Shows that the mirror port works, and how far the nodes' times are apart.
     Beacon,
     /// Puts the announced topology into use, and restarts the turns of [`crate::Key::RoundRobin`].
     Update,
@@ -58,7 +58,7 @@ pub struct InLine {
     pub number: u64,
 }
 
-/// The numbers that were announced, by their frames' sequence; 0 if none was announced.
+/// The announced numbers, by their frames' sequence; 0 where no number is announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
     beacons: [u64; NUMBERS],
@@ -75,7 +75,7 @@ impl Default for Announced {
 }
 
 impl Kind {
-    /// The byte for this kind in a frame.
+    /// The byte that stands for this kind in a frame.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Beacon => 1,
@@ -193,7 +193,7 @@ mod tests {
         let mut take = |frame: &InLine| announced.take(Some(frame.kind), frame);
         assert!(!take(&frame(Kind::Beacon, 5, 12)), "another number");
         assert!(!take(&frame(Kind::Beacon, 3, 11)), "another sequence");
-        assert!(!take(&frame(Kind::Beacon, 4, 0)), "none was announced");
+        assert!(!take(&frame(Kind::Beacon, 4, 0)), "no number was announced");
         assert!(take(&frame(Kind::Beacon, 5, 11)));
         assert!(!take(&frame(Kind::Beacon, 5, 11)), "replayed");
         assert!(!take(&frame(Kind::Update, 3, 33)), "another kind");

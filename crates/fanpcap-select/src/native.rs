@@ -21,7 +21,7 @@ pub enum Verdict {
         /// The claim. With [`Claim::Elsewhere`] the node drops the packet.
         claim: Claim,
     },
-    /// A packet of this bucket, which is this node's, but which the cluster's filter drops.
+    /// A packet of this bucket, which belongs to this node. The cluster's filter drops the packet.
     Filtered {
         /// The bucket.
         bucket: usize,
@@ -35,7 +35,8 @@ pub struct Causes {
     pub beacons: u64,
     /// Topology updates whose number was announced.
     pub updates: u64,
-    /// Frames of these kinds with another number, or that came again. They also count as packets.
+    /// Beacons and updates with another number, or with a number that came before. They also count
+    /// as packets.
     pub forged: u64,
     /// Packets that lack the fields of their key ([`crate::Number::is_other`]).
     pub others: u64,
@@ -55,7 +56,7 @@ pub struct Node {
     filter: Option<Filter>,
     tables: [Claims; 2],
     control: Control,
-    /// The control word that is used from the next topology update in the stream on.
+    /// The control word to use from the next topology update in the stream on.
     next: Option<Control>,
     announced: Announced,
     last_beacon: Option<InLine>,

@@ -10,8 +10,8 @@ use crate::in_line::{ETHER_TYPE, Kind, NUMBERS, USED, VERSION};
 use crate::layout::{control, counts};
 
 impl Program {
-    /// If the frame's number was announced, handles the frame and ends the BPF program. For other
-    /// frames that look like a coordinator's, jumps to `forged`. For packets, continues.
+    /// Handles a coordinator's frame whose number was announced, and ends the BPF program. Jumps to
+    /// `forged` for other frames that look like a coordinator's. Continues for packets.
     pub(super) fn in_line(&self, asm: &mut Assembler, forged: Label) {
         let [refused, packet, beacon, update] = asm.labels();
         asm.note("in-line frame?");
@@ -53,8 +53,8 @@ impl Program {
         asm.jump32_if(R3.is_not(self.cluster.to_be() as i32), packet);
     }
 
-    /// Accepts a beacon with its number in r5 and its sequence in r7. Also ends the BPF program for
-    /// copies of the last beacon, which other devices of the node may receive.
+    /// Accepts a beacon whose number is in r5 and whose sequence is in r7. Also ends the BPF
+    /// program for copies of the last beacon, which other devices of the node may receive.
     fn beacon(&self, asm: &mut Assembler, forged: Label) {
         let is_one_of_several = self.lanes.is_one_of_several();
         let copy = match is_one_of_several {
@@ -64,7 +64,8 @@ impl Program {
         asm.load_big_endian(Width::Double, R8, R1, 30);
         expect(asm, control::BEACONS, copy);
         if is_one_of_several {
-            // Stored before the announced number is cleared, because a copy may come at once.
+            // The beacon is stored before its announced number is cleared, because a copy may come
+            // at once.
             asm.value(R4, MAP_CONTROL, offset(control::LAST_NUMBER));
             asm.store(Width::Double, R4, 0, R5);
         }
@@ -85,7 +86,7 @@ impl Program {
         }
     }
 
-    /// Accepts a topology update with its number in r5 and its sequence in r7.
+    /// Accepts a topology update whose number is in r5 and whose sequence is in r7.
     fn update(&self, asm: &mut Assembler, forged: Label) {
         expect(asm, control::UPDATES, forged);
         asm.store(Width::Double, R3, 0, 0);
