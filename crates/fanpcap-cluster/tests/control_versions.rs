@@ -141,7 +141,7 @@ fn a_node_of_the_version_before_does_not_say_its_number_of_devices() {
     list.retain(|avp| avp.code != 98);
     assert_eq!(list, before.list());
     assert_eq!(Body::read(whole.kind(), &list), Ok(before.clone()));
-    // As a later version may say it.
+    // A later version may send a greater value.
     list.push(Avp {
         code: 98,
         value: 256,

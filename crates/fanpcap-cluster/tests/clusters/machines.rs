@@ -14,7 +14,7 @@ use crate::store::Time;
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) from: Time,
-    /// The number of the machine's starts.
+    /// How often the machine has started.
     pub(crate) boot: u64,
     /// `None` while the machine is off or stands still, and until its next table is loaded.
     pub(crate) assignment: Option<Rc<Assignment>>,
@@ -118,7 +118,7 @@ pub(crate) struct CoordinatorHost {
     pub(crate) view: View,
     pub(crate) seen: u64,
     pub(crate) term: Option<u64>,
-    /// How far the coordinator's clock is from the time.
+    /// How far the coordinator's clock is from the simulation's time.
     pub(crate) skew: Duration,
 }
 

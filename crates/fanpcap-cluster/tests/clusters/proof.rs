@@ -20,7 +20,7 @@ use crate::machines::Machine;
 use crate::run_plan::{END, OVER, RunKind, RunPlan};
 use crate::store::Time;
 
-/// How much later one node may process a packet than another: the longest time that was measured.
+/// How much later than another node a node may process a packet. This is the longest measured time.
 const SKEW: Time = 100_000;
 
 /// How a run broke its promises.
@@ -38,8 +38,8 @@ pub(crate) enum Broken {
     /// A node captured by an older topology than before, although its machine had not started
     /// again.
     Older { node: u32, revision: u64 },
-    /// At the end of the run, a change goes on, there is no topology, or not exactly one
-    /// coordinator leads.
+    /// At the end of the run, a change is unfinished, there is no topology, or no or several
+    /// coordinators lead.
     Unfinished,
 }
 
@@ -49,25 +49,25 @@ impl fmt::Display for Broken {
         match self {
             Self::Missed { bucket, at } => {
                 let at = seconds(at);
-                write!(f, "bucket {bucket} is missed at {at}, and its owner works")
+                write!(f, "bucket {bucket} is missed at {at}, although its owner works")
             }
             Self::Unmarked { bucket, revision } => {
                 write!(
                     f,
-                    "bucket {bucket} is captured twice and unmarked by {revision}"
+                    "bucket {bucket} is captured twice by {revision}, and not marked"
                 )
             }
             Self::Lost { bucket, at } => {
                 write!(f, "bucket {bucket} is lost at {}", seconds(at))
             }
             Self::Unsettled { bucket, owners } => {
-                write!(f, "bucket {bucket} has {owners} owners in the end")
+                write!(f, "bucket {bucket} has {owners} owners at the end")
             }
             Self::Older { node, revision } => {
-                write!(f, "node {node} went back to {revision}")
+                write!(f, "node {node} went back to topology {revision}")
             }
-            Self::Repeated(revision) => write!(f, "there are two topologies {revision}"),
-            Self::Unfinished => write!(f, "the last topology is no stable one"),
+            Self::Repeated(revision) => write!(f, "two topologies have revision {revision}"),
+            Self::Unfinished => write!(f, "the last topology is not stable"),
         }
     }
 }
@@ -96,14 +96,15 @@ pub(crate) struct Verdict {
 
 /// What is known at the end of a run.
 pub(crate) enum End<'a> {
-    /// The cluster's topology. `None` without one, or if not exactly one coordinator leads.
+    /// The cluster's topology. `None` if there is no topology, or if no or several coordinators
+    /// lead.
     Stands(Option<&'a Topology>),
     /// One coordinator leads. It knows no topology, and no live node with a weight. The cluster
     /// never had a topology, or lost it with the coordinators' files and the nodes' tables.
     Nobody,
 }
 
-/// The topologies that count from a time on, by their indices. In a fork there are several.
+/// The indices of the topologies that are in force from a time on. In a fork there are several.
 #[derive(Debug)]
 pub(crate) struct Era {
     pub(crate) from: Time,
@@ -115,12 +116,12 @@ pub(crate) struct Run<'a> {
     pub(crate) machines: &'a [Machine],
     pub(crate) topologies: Vec<&'a Topology>,
     pub(crate) eras: Vec<Era>,
-    /// For each machine, when it had started again and captured by an older topology than before.
+    /// For each machine, when it captured by an older topology than before its last start.
     pub(crate) stale: Vec<Spans>,
     pub(crate) end: End<'a>,
 }
 
-/// Times with a begin and an end, in order.
+/// Spans of time (begin and end), in order.
 pub(crate) type Spans = Vec<(Time, Time)>;
 
 /// Checks that the run kept all promises.
@@ -223,8 +224,8 @@ fn takes(assignment: &Assignment, bucket: usize) -> bool {
     assignment.claims.of(bucket) != Claim::Elsewhere
 }
 
-/// For each topology, the number of the node that owns each bucket. Topologies that never counted
-/// have zeros.
+/// For each topology, the number of the node that owns each bucket. Topologies that were never in
+/// force have zeros.
 fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
     let counts: BTreeSet<usize> = run
         .eras
@@ -295,7 +296,7 @@ fn spans(machine: &Machine, is: impl Fn(&Assignment) -> bool) -> Spans {
     spans
 }
 
-/// The times after which the spans continue for at least [`SKEW`].
+/// The spans, each without its last [`SKEW`].
 fn eroded(spans: Spans) -> Spans {
     let long = spans.into_iter().filter(|(from, to)| to - from > SKEW);
     long.map(|(from, to)| (from, to - SKEW)).collect()
@@ -363,7 +364,7 @@ fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     gaps(union(excused), began, END)
 }
 
-/// When a bucket's owner had started again and captured by an older topology than before.
+/// When a bucket's owner captured by an older topology than before its last start.
 fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     let mut spans = Spans::new();
     for (from, to, nodes) in owners {
@@ -375,8 +376,7 @@ fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     spans
 }
 
-/// Checks that by one topology either one node captures a bucket, or two nodes do and mark their
-/// records.
+/// Checks that two nodes that capture a bucket by the same topology mark their records.
 fn marks(machines: &[Machine]) -> Result<(), Broken> {
     let mut by_revision: BTreeMap<u64, BTreeMap<u32, Rc<Assignment>>> = BTreeMap::new();
     for machine in machines {
@@ -422,8 +422,7 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
     match run.end {
         End::Stands(last) if last.is_some_and(is_stable) => {}
         End::Nobody if !run.machines.iter().any(is_held) => return Ok(()),
-        // The topology is lost, and a kernel still captures by it. That does not change while no
-        // node with a weight lives.
+        // A kernel may still capture by the lost topology, until a node with a weight lives.
         End::Nobody => least = 0,
         End::Stands(_) => return Err(Broken::Unfinished),
     }

@@ -97,7 +97,7 @@ impl StoreSimulation {
         simulation
     }
 
-    /// The run for the proof: each topology counts until the next one is written.
+    /// The run for the proof: each topology is in force until the next one is written.
     pub(crate) fn judged(&self) -> Run<'_> {
         let history = self.store.history.iter();
         let topologies: Vec<&Topology> = history.map(|(_, _, topology)| &**topology).collect();
@@ -352,8 +352,8 @@ impl StoreSimulation {
         }
     }
 
-    /// Lets a coordinator read the store. If it can't, it may notice that it does not lead, or may
-    /// not.
+    /// Lets a coordinator read the store. If the coordinator can't read it, it may or may not
+    /// notice that it does not lead.
     fn look(&mut self, at: usize, is_cut: bool) {
         if is_cut {
             if self.random.one_in(20) {
@@ -450,8 +450,8 @@ impl StoreSimulation {
             }
             Fault::Announce { node, weight } => self.machines[node].weight = weight,
             Fault::Leave { node, lasts } => {
-                // The agent ends and tells the store so. Its table stays in the kernel until its
-                // next start.
+                // The agent ends and tells the store so. The node's table stays in the kernel until
+                // the next agent starts.
                 if self.machines[node].agent.is_some() && !self.store.is_out {
                     self.store.leave(self.machines[node].id);
                     self.machines[node].kill_agent();

@@ -60,7 +60,7 @@ fn the_operators_changes_stand_after_a_failure() {
     assert_eq!(status.desired.weights.get(&NodeId(3)), Some(&7));
 }
 
-/// An attacker holds an operator's datagram back until the operator has undone the change.
+/// An attacker delays an operator's datagram until the operator has undone the change.
 #[test]
 fn a_change_that_was_kept_back_undoes_no_newer_one() {
     let (mut network, leader, _) = settled(91, 2, 2);
@@ -77,7 +77,7 @@ fn a_change_that_was_kept_back_undoes_no_newer_one() {
     let challenge = out.find(|(to, _)| *to == here).expect("a challenge").1;
     let taken = operator.receive(network.now, to, &challenge);
     taken.expect("it is new");
-    let (_, kept) = operator.outgoing().expect("it asks again");
+    let (_, kept) = operator.outgoing().expect("the operator asks again");
     for node in [1, 2] {
         let restore = Request::OperatorChange(OperatorChange::Restore(NodeId(node)));
         assert!(ask(&mut network, restore).is_some());

@@ -167,7 +167,7 @@ fn nodes_that_fall_silent_are_offline_after_fifteen_seconds() {
         .as_mut()
         .expect("alive")
         .outgoing()
-        .expect("it says that it goes");
+        .expect("the node says that it leaves");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn of_two_machines_with_one_id_the_first_stays() {
         [NodeEvent::Refused(Refusal::TakenId)]
     );
     let first = network.nodes[0].end.as_ref().and_then(|end| end.leader());
-    assert!(first.is_some(), "the first one stays");
+    assert!(first.is_some(), "the first machine with the id stays");
     network.nodes[0].end = None;
     network.run(25 * SECOND);
     assert!(network.nodes[2].events.contains(&NodeEvent::Reach(true)));
@@ -246,7 +246,7 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     network.run(10 * SECOND);
     let last = network.write(leader).expect("it leads");
     network.run(10 * SECOND);
-    let log = network.log.take().expect("it was kept");
+    let log = network.log.take().expect("the network kept the log");
     // The attacker first sends all datagrams again to the participants that received them.
     let told: Vec<_> = network.nodes.iter().map(|node| node.events.len()).collect();
     for (from, to, datagram) in &log {
@@ -263,8 +263,8 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     );
     let end = network.coordinators[leader].end.as_ref().expect("alive");
     assert!(end.refused(Cause::Replay) > 20);
-    // Then to participants that have just started and remember nothing. All other participants are
-    // gone.
+    // Then the attacker sends them to participants that have just started and remember nothing. All
+    // other participants are gone.
     network.nodes.iter_mut().for_each(|node| node.end = None);
     network
         .coordinators
@@ -287,7 +287,7 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     assert_eq!(
         live(&mut network, leader),
         0,
-        "repeated datagrams make no node alive"
+        "no node counts as alive because of repeated datagrams"
     );
     assert!(network.nodes[0].follows < Some(last));
 }
@@ -365,8 +365,8 @@ fn a_version_speaks_with_the_one_before_it_and_no_older_one() {
     );
 }
 
-/// Whatever happens, no node goes back and no revision is given twice: the network asserts both.
-/// When all faults are over, one coordinator leads and all nodes follow it.
+/// Whatever happens, no node goes back to an older topology, and no revision is given twice. The
+/// network asserts both. When all faults are over, one coordinator leads and all nodes follow it.
 fn chaos(seed: u64) {
     let mut network = Network::new(seed, 3, 4);
     (network.lost, network.doubled) = (network.below(300), network.below(100));
@@ -421,7 +421,7 @@ fn chaos(seed: u64) {
     assert_eq!(follows, [revision; 4], "seed {seed} {live:?}");
 }
 
-/// `FANPCAP_RUNS` sets the number of runs, instead of 12.
+/// `FANPCAP_RUNS` sets the number of runs; without it, there are 12.
 #[test]
 fn after_any_faults_all_nodes_follow_one() {
     let runs = std::env::var("FANPCAP_RUNS").ok();

@@ -26,7 +26,7 @@ pub(super) struct CoordinatorHost {
     pub(super) cut: Time,
     pub(super) is_half_cut: bool,
     pub(super) ways: Ways,
-    /// How far the coordinator's monotonic clock is from the time.
+    /// How far the coordinator's monotonic clock is from the simulation's time.
     pub(super) skew: Duration,
     leads: bool,
 }
@@ -153,7 +153,7 @@ impl Network {
         }
     }
 
-    /// What the leader knows at the end; `None` if not exactly one coordinator leads.
+    /// What the leader knows at the end; `None` if no or several coordinators lead.
     pub(super) fn last(&mut self) -> Option<Last> {
         let time = self.time();
         let mut leading = self.hosts.iter_mut().filter_map(|host| {
