@@ -1,5 +1,5 @@
-//! Any text as cluster.conf, and changed valid files. The parser accepts the text, or refuses it
-//! with a place that exists in the text.
+//! Reads any text, and changed valid files, as cluster.conf. The parser accepts the text, or
+//! refuses it and names a place that exists in the text.
 #![no_main]
 
 use fanpcap_clusterd::conf::{Conf, Engine, Located, Mode};
@@ -240,7 +240,8 @@ fn change_byte(text: &mut Vec<u8>, [high, low, what]: [u8; 3]) {
 }
 
 // Tries the bytes as the text itself, and as changes of a valid file. One byte selects the file and
-// whether bytes or lines change. The other bytes are the changes, for lines one change to a line.
+// whether bytes or lines change. The other bytes are the changes: if lines change, one change on
+// each line.
 fuzz_target!(|bytes: &[u8]| {
     check(&String::from_utf8_lossy(bytes));
     let Some((which, changes)) = bytes.split_first() else {

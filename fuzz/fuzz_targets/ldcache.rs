@@ -1,4 +1,4 @@
-//! Any bytes as the loader's cache. The paths found lie within the bytes, and nothing panics.
+//! Reads any bytes as the loader's cache. All found paths lie within the bytes, and nothing panics.
 #![no_main]
 
 use fanpcap_pcap::ldcache;

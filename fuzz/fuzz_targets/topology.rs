@@ -8,10 +8,11 @@ use fanpcap_select::Selection;
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-/// Two valid topologies as bytes. They are made once, because that takes longer than reading them.
+/// Two valid topologies as bytes. They are made once, because making them takes longer than reading
+/// them.
 static GOOD: LazyLock<[Vec<u8>; 2]> = LazyLock::new(good);
 
-/// A topology of three nodes, and a union that begins a change of it, as bytes.
+/// A topology of three nodes, and a union that begins a change of this topology, as bytes.
 fn good() -> [Vec<u8>; 2] {
     let members = [1, 2, 3].map(|node| Member {
         node: NodeId(node),
