@@ -1,4 +1,4 @@
-//! The exported data: packets, how packets were selected, and how many.
+//! The exported data: packets, how packets were selected, and how many were selected.
 
 use std::time::Duration;
 

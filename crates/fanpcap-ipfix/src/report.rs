@@ -1,4 +1,5 @@
-//! Exports how packets were selected, and how many: PSAMP's report interpretations (RFC 5476, 6.5).
+//! Exports how packets were selected, and how many were: PSAMP's report interpretations (RFC 5476,
+//! 6.5).
 
 use crate::record::{Algorithm, Selector, Statistics};
 use crate::section::{SELECTION_SEQUENCE_ID, SELECTOR_ID};
