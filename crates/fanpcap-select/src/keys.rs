@@ -57,8 +57,8 @@ impl Keys {
         self.turns = 0;
     }
 
-    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock: for some time,
-    /// fragments get the bucket of their datagram.
+    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock. It limits how
+    /// long fragments get the bucket of their datagram.
     pub fn number(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         let initial = self.selection.initial;
         let own = match self.selection.key {
@@ -106,7 +106,7 @@ impl Keys {
         };
         let hash = match self.flows.as_mut()?.decide(&packet) {
             Decision::Steer(hash) => hash,
-            // For frames without an Ethernet header.
+            // Only frames without an Ethernet header get one of these.
             Decision::Drop
             | Decision::Copy
             | Decision::Member(_)

@@ -26,8 +26,9 @@ pub mod control {
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
-    /// 64 bits each, for the last beacon: its sequence, the time in it in nanoseconds of TAI, and
-    /// the time at which it came in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
+    /// 64 bits each, for the last beacon: its sequence, the time that it contains (nanoseconds of
+    /// TAI), and the time at which it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is
+    /// written last.
     pub const LAST: usize = 256;
     /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
     /// devices may receive copies of the beacon.
@@ -39,7 +40,7 @@ pub mod control {
     /// 64 bits each: the numbers of beacons, at their sequence modulo [`in_line::NUMBERS`]; 0 if no
     /// number was announced.
     pub const BEACONS: usize = 1024;
-    /// The same for topology updates.
+    /// The numbers of topology updates, stored like those of beacons.
     pub const UPDATES: usize = 2048;
     /// Both tables, each with one byte for each bucket: [`crate::Claim`].
     pub const TABLES: usize = 4096;
@@ -88,7 +89,7 @@ pub mod counts {
     pub const BEACONS: usize = 0;
     /// Topology updates.
     pub const UPDATES: usize = 8;
-    /// Frames that look like a coordinator's and have a wrong number.
+    /// Frames that look like a coordinator's but have a wrong number.
     pub const FORGED: usize = 16;
     /// Packets that lack the fields of their key.
     pub const OTHERS: usize = 24;
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(
             of(&[1, 40, 40]),
             [(63, 0, 1), (63, 1, 31), (63, 32, 31)],
-            "each of the larger ones has as many"
+            "the two larger devices get equally many lanes"
         );
         assert_eq!(of(&[4, 0]), [(0, 0, 0); 2]);
         for several in [&[2, 2][..], &[4, 0]] {

@@ -2,8 +2,8 @@
 //!
 //! All nodes of a cluster see all packets of a mirrored link. Each node computes a **key** of a
 //! packet, and from the key a bucket. A table contains the owner of each bucket. So each packet has
-//! one owner, and the nodes need not ask each other. DiCAP (the paper that this follows) selects in
-//! a kernel module. Here a BPF program selects in the driver's receive path.
+//! one owner, and the nodes need not ask each other. DiCAP (the paper that this crate follows)
+//! selects in a kernel module. Here a BPF program selects in the driver's receive path.
 //!
 //! A node's own part of the table is its [`Claims`]: one byte for each bucket. [`native`] evaluates
 //! the selection in user space, for tests and for checking a node.

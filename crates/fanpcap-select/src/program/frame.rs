@@ -13,7 +13,7 @@ const V6_HEADER: usize = 40;
 /// The payload that is hashed is read in words.
 const READ: usize = PAYLOAD.next_multiple_of(4);
 
-/// The number as a load in the machine's byte order reads it.
+/// A number in network byte order, as a load in the machine's byte order reads it.
 pub(super) fn raw(number: u16) -> i32 {
     i32::from(number.to_be())
 }

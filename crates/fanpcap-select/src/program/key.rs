@@ -16,8 +16,8 @@ const HEADER: i16 = -96;
 const LEN: i16 = -104;
 
 impl Program {
-    /// If the selection's key is not the packet's content, jumps to `keyed` with this key, if the
-    /// packet has it. Counts packets that lack the fields of their key.
+    /// If the selection's key is not the packet's content, and the packet has the fields of the
+    /// key, jumps to `keyed` with the key. Counts packets that lack these fields.
     pub(super) fn own_key(&self, asm: &mut Assembler, keyed: Label) {
         let [none, ip] = asm.labels();
         match self.selection.key {
