@@ -49,7 +49,7 @@ impl fmt::Display for Broken {
         match self {
             Self::Missed { bucket, at } => {
                 let at = seconds(at);
-                write!(f, "bucket {bucket} is missed at {at}, although its owner works")
+                write!(f, "bucket {bucket} is missed at {at}, but its owner works")
             }
             Self::Unmarked { bucket, revision } => {
                 write!(

@@ -41,7 +41,7 @@ pub(crate) enum Participant {
     Node(usize),
 }
 
-/// For these times, messages from `from` to `to` are lost. The other direction may work.
+/// At these times, messages from `from` to `to` are lost. The other direction may work.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) times: Range<Time>,

@@ -13,7 +13,7 @@ pub(crate) const TTL: Time = 5_000_000;
 /// The contents of the store.
 #[derive(Default)]
 pub(crate) struct Store {
-    /// Grows by one with each change.
+    /// The number of changes so far.
     pub(crate) version: u64,
     /// Whether the quorum is lost. Then nothing can be read, and no lease expires.
     pub(crate) is_out: bool,
@@ -130,7 +130,7 @@ impl Store {
         assert_eq!(
             read.as_ref(),
             Some(&*topology),
-            "a topology that nodes can follow"
+            "nodes can follow the topology"
         );
         self.history.push((now, revision, topology.clone()));
         self.topology = Some((revision, topology));

@@ -1,4 +1,4 @@
-//! A topology of a later version: who can't read it says so, and nobody writes over it.
+//! A topology of a later version. Participants that can't read it say so, and none replaces it.
 
 use fanpcap_cluster::control::{Body, Reply, Request};
 use fanpcap_cluster::{ANALYZERS, NodeEvent, NodeId, Revision, Topology, WriteError};
@@ -8,7 +8,7 @@ use crate::network::{Network, coordinator_at, topology};
 use crate::troubles::forge;
 use crate::{SECOND, settled};
 
-/// A topology that no reader takes, as one of a later version: it has too many analyzers.
+/// A topology that can't be read, like one of a later version: it has too many analyzers.
 fn later() -> Box<Topology> {
     Box::new(Topology {
         analyzers: vec![coordinator_at(8); ANALYZERS + 1],
@@ -16,7 +16,7 @@ fn later() -> Box<Topology> {
     })
 }
 
-/// Starts a coordinator that has such a topology. Returns its revision.
+/// Starts a coordinator that has such a topology. Returns the topology's revision.
 fn start_later(network: &mut Network, at: usize) -> Revision {
     let mut state = network.coordinators[at].stored.clone();
     let topology = state.as_mut().map(|state| &mut state.topology);
@@ -33,7 +33,7 @@ fn unreadable(network: &Network, at: usize) -> Option<Revision> {
     network.coordinators[at].end.as_ref()?.unreadable()
 }
 
-/// The revision that a coordinator holds for the cluster's.
+/// The revision of the topology that a coordinator takes for the cluster's.
 fn known(network: &mut Network, at: usize) -> Option<Revision> {
     let now = network.now;
     let view = network.coordinators[at].end.as_mut()?.view(now);
@@ -59,7 +59,7 @@ fn nodes_and_commands_that_cannot_read_a_topology_say_so() {
         let revision = start_later(&mut network, 0);
         network.run(60 * SECOND);
         let said = denied(&network);
-        assert_eq!(said.len(), times, "it is sent many times: {said:?}");
+        assert_eq!(said.len(), times, "many copies are sent: {said:?}");
         let last = &said[times - 1];
         assert!(last.starts_with(&format!(
             "topology {revision} can't be read: a later version"
@@ -90,7 +90,8 @@ fn a_standby_that_cannot_read_the_topology_leaves_the_lead_to_others() {
     network.start_coordinator(leader);
     network.run(8 * SECOND);
     assert_eq!(network.leaders(), [leader]);
-    // It is gone for long: who leads instead of it plans nothing, and says how the cluster is.
+    // The leader is gone for long. The coordinator that leads instead plans nothing, but reports
+    // the status.
     network.coordinators[leader].end = None;
     network.run(30 * SECOND);
     assert!(network.coordinators[standby].leads());
@@ -117,7 +118,7 @@ fn a_leader_resigns_if_another_shows_a_topology_that_it_cannot_read() {
         network.run(10 * SECOND);
         assert_eq!(network.leaders(), [other], "seed {seed}");
         assert_eq!(known(&mut network, other), Some(revision));
-        // A topology that can be read ends it.
+        // When a readable topology comes, this state ends.
         let next = network.write(other).expect("it leads");
         network.run(5 * SECOND);
         assert_eq!(unreadable(&network, 1 - other), None);

@@ -28,7 +28,7 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Whether it is the active one, whether its view leads or not.
+    /// Whether this coordinator is the active one. Its view may not lead yet.
     pub(crate) fn leads(&self) -> bool {
         let status = |end: &CoordinatorEnd| end.status(Duration::ZERO).is_some();
         self.end.as_ref().is_some_and(status)
@@ -58,7 +58,7 @@ pub(crate) struct Network {
     pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,
     /// All datagrams that were sent; `None` if they are not recorded.
     pub(crate) log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
-    /// The topology of each revision, to check that no revision has two.
+    /// The topology of each revision, to check that no revision has two topologies.
     pub(crate) written: BTreeMap<Revision, Topology>,
     in_flight: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     /// How many datagrams were sent.

@@ -155,9 +155,9 @@ fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     let begin = network.now;
     while knows(&mut network) != Some(newer) {
         network.run(SECOND / 100);
-        assert!(network.now - begin < 20 * SECOND, "it is shown soon");
+        assert!(network.now - begin < 20 * SECOND, "the standby shows it soon");
     }
-    assert!(network.leaders().is_empty(), "it hears the nodes first");
+    assert!(network.leaders().is_empty(), "a leader hears nodes first");
     network.run(20 * SECOND);
     assert_eq!(network.leaders(), [1 - leader]);
     assert!(network.write(1 - leader) > Some(newer) && newer > old);
@@ -240,7 +240,7 @@ fn who_is_refused_is_named() {
     let Some(Reply::Status(mut status)) = ask(&mut network, Request::Status) else {
         panic!("no status");
     };
-    assert_eq!(status.notes.pop(), None, "its driver adds them");
+    assert_eq!(status.notes.pop(), None, "the driver adds the notes");
     let end = network.coordinators[leader].end.as_mut().expect("alive");
     let refused = end.refused_machines();
     let clone = Refused {
@@ -257,7 +257,7 @@ fn who_is_refused_is_named() {
     assert!(status.notes[0].starts_with(note), "{:?}", status.notes);
 }
 
-/// Sends this to an address, sealed with the key, as coordinator 9.
+/// Sends `body` to an address as coordinator 9, sealed with the key.
 pub(super) fn forge(network: &mut Network, to: SocketAddr, body: &Body) {
     let mut forger = network.endpoint(Role::Coordinator, 9);
     let from = coordinator_at(9);

@@ -1,10 +1,10 @@
-//! Which topologies counted when, if coordinators may not hear each other.
+//! Which topologies were in force at which time, if coordinators may not hear each other.
 //!
 //! Each topology replaces one that its coordinator knew. In a **fork**, two topologies replace the
 //! same one, or a coordinator that knows no topology writes a first one again. No rule leads from
 //! one branch of a fork to the other. So the captures are judged by the newest topologies of all
-//! branches that nodes follow. If all nodes change to another branch at once, both branches count
-//! at that time.
+//! branches that nodes follow. If all nodes change to another branch at once, both branches are in
+//! force at that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +22,8 @@ pub(crate) struct Written {
     pub(crate) topology: Box<Topology>,
 }
 
-/// Which topologies counted from which time on, by their indices in `written`. A topology counts if
-/// a node captures by it, and no node captures by a topology that came from it.
+/// Which topologies were in force from which time on, by their indices in `written`. A topology is
+/// in force if a node captures by it, and no node captures by a topology that came from it.
 pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>, Broken> {
     let family = Family::new(written)?;
     let times = machines.iter().flat_map(|machine| &machine.segments);
@@ -36,7 +36,7 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
             .collect();
         let is_head = |one: &usize| !used.iter().any(|other| family.comes_from(*other, *one));
         let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
-        // If no machine runs, the same topologies count.
+        // If no machine runs, the same topologies stay in force.
         if heads.is_empty() || eras.last().is_some_and(|last| last.heads == heads) {
             continue;
         }
@@ -101,7 +101,7 @@ impl Family {
     }
 
     /// The topologies in `before` whose branches no node follows any more: no topology in `heads`
-    /// comes from them, and they come from none of these.
+    /// comes from them, and they come from no topology in `heads`.
     fn left(&self, before: &[usize], heads: &[usize]) -> Vec<usize> {
         let is_kin = |one: usize, other: usize| {
             one == other || self.comes_from(one, other) || self.comes_from(other, one)
