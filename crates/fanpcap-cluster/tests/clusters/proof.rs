@@ -38,8 +38,8 @@ pub(crate) enum Broken {
     /// A node captured by an older topology than before, although its machine had not started
     /// again.
     Older { node: u32, revision: u64 },
-    /// At the end of the run, a change is unfinished, there is no topology, or no or several
-    /// coordinators lead.
+    /// At the end of the run, a change is unfinished, there is no topology, or there is not exactly
+    /// one leader.
     Unfinished,
 }
 
@@ -96,8 +96,7 @@ pub(crate) struct Verdict {
 
 /// What is known at the end of a run.
 pub(crate) enum End<'a> {
-    /// The cluster's topology. `None` if there is no topology, or if no or several coordinators
-    /// lead.
+    /// The cluster's topology. `None` if there is no topology, or not exactly one leader.
     Stands(Option<&'a Topology>),
     /// One coordinator leads. It knows no topology, and no live node with a weight. The cluster
     /// never had a topology, or lost it with the coordinators' files and the nodes' tables.

@@ -155,7 +155,7 @@ fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     let begin = network.now;
     while knows(&mut network) != Some(newer) {
         network.run(SECOND / 100);
-        assert!(network.now - begin < 20 * SECOND, "the standby shows it soon");
+        assert!(network.now - begin < 20 * SECOND, "it is shown in time");
     }
     assert!(network.leaders().is_empty(), "a leader hears nodes first");
     network.run(20 * SECOND);

@@ -153,7 +153,7 @@ impl Network {
         }
     }
 
-    /// What the leader knows at the end; `None` if no or several coordinators lead.
+    /// What the leader knows at the end; `None` if there is not exactly one leader.
     pub(super) fn last(&mut self) -> Option<Last> {
         let time = self.time();
         let mut leading = self.hosts.iter_mut().filter_map(|host| {
