@@ -47,7 +47,7 @@ pub struct Conf {
     pub weight: u16,
     /// The monitored devices.
     pub devices: Vec<String>,
-    /// The device on which the active coordinator sends beacons; `None` if it sends none.
+    /// The device on which the active coordinator sends beacons; `None` for no beacons.
     pub beacon: Option<String>,
     /// What the node does with its packets.
     pub mode: Mode,
@@ -104,7 +104,7 @@ pub enum Role {
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Packets of other nodes are dropped in the driver. The node's own pass to applications.
+    /// Packets of other nodes are dropped in the driver. Own packets pass to applications.
     Distribution,
     /// The first bytes of the node's packets are sent to the analyzers.
     Capture,

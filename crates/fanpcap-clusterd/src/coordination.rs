@@ -84,6 +84,7 @@ pub trait OperatorSide {
     /// The cluster's status.
     fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
-    /// Makes a change. It holds until the operator's next change, whichever coordinator leads.
+    /// Makes a change. The change lasts until the operator's next one, even under another
+    /// coordinator.
     fn change(&mut self, change: &OperatorChange) -> anyhow::Result<()>;
 }

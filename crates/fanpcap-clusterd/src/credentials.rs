@@ -16,7 +16,7 @@ use crate::tls::{Tls, TlsFiles};
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name; `None` if they name none. The first seals; both are accepted.
+/// The keys that the settings name; `None` for none. The first key seals; both are accepted.
 ///
 /// # Errors
 /// A file can't be read or is too short, or other users can read it.

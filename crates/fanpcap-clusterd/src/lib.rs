@@ -56,7 +56,7 @@ enum Command {
     Cluster(cluster::Arguments),
     #[command(hide = true)]
     Complete(complete::Arguments),
-    /// Prints its build, for the command
+    /// Prints this program's build, for the command `fanpcap`
     #[command(hide = true)]
     Build,
 }

@@ -242,7 +242,7 @@ fn warn() {
     let [own, first] = ["self", "1"].map(|it| std::fs::read_link(format!("/proc/{it}/ns/mnt")));
     if let (Ok(own), Ok(first)) = (own, first) {
         if own != first {
-            say("the agent has mounts of its own: the selection ends with the last process there");
+            say("the selection ends with the last process of the agent's own mount namespace");
         }
     }
 }

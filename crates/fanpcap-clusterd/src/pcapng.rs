@@ -34,7 +34,7 @@ pub(crate) fn section(to: &mut Vec<u8>) {
     });
 }
 
-/// A packet's length on the wire for the file: not less than the number of captured bytes.
+/// The wire length that a file has for a packet: at least the number of captured bytes.
 pub(crate) fn wire_length(record: &Record<'_>) -> u32 {
     let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     record.wire_length.max(captured)
@@ -65,7 +65,7 @@ pub(crate) fn origin(name: &str, description: &str) -> Option<(NodeId, Revision)
     Some((node, Revision(revision)))
 }
 
-/// A packet of such an interface. Its queue is the packet's bucket.
+/// A packet of a node's interface. The block has the packet's bucket as its queue.
 pub(crate) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
     let record = &packet.record;
     let length = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);

@@ -51,7 +51,7 @@ pub(crate) struct DevicePins {
     path: PathBuf,
     pins: Directory,
     is_over: bool,
-    /// The device's lock file, which this process has locked. The kernel unlocks it at its end.
+    /// The device's lock file, locked until this process ends.
     lock: File,
 }
 
@@ -168,7 +168,7 @@ impl DevicePins {
         removed.with_context(|| format!("removing the pins {name}"))
     }
 
-    /// Removes the link's pin, and then all others.
+    /// Removes the link's pin, and then all other pins.
     pub(crate) fn forget_link(&self) -> Result<()> {
         remove_if_there(&self.pins, LINK)?;
         self.forget_all_but(None)
@@ -303,7 +303,7 @@ fn remove_gone(netns: &str) -> Result<()> {
         let ifindex = name.to_str().and_then(|it| it.strip_prefix(netns));
         let ifindex = ifindex.and_then(|it| it.strip_prefix('-')?.parse().ok());
         if let Some(ifindex) = ifindex {
-            // Best effort for each device.
+            // A failure for one device must not prevent the removal for others.
             let _ = remove_if_gone(&mount, &files, &name, ifindex);
         }
     }
@@ -341,7 +341,7 @@ fn place(name: &str) -> Result<Directory> {
     }
     let done = bpf_fs::mount(&own);
     done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
-    // `mount` is a descriptor of the directory below the file system, so it is opened again.
+    // `mount` still refers to the directory without the mount, so the path is opened again.
     make(&private(BPF)?.0, name)
 }
 

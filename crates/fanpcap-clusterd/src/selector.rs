@@ -132,8 +132,8 @@ impl Selector {
         })
     }
 
-    /// Opens a selection by the [`Selector::descriptors`] of another process, which has the same
-    /// number of lanes and the same action.
+    /// Opens a selection by its [`Selector::descriptors`] in another process. `lanes` and `action`
+    /// must be the selection's.
     ///
     /// # Errors
     /// `InvalidData` if the descriptors are not those of such a selection.
@@ -213,15 +213,15 @@ impl Selector {
 
     /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
     /// Cancels a prepared table. Before it writes the table, it waits some milliseconds until the
-    /// BPF program processes no packet by the table before the present one.
+    /// BPF program processes no packet by the table that preceded the present table.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
         self.store(control::WORD, next.word());
     }
 
-    /// Makes the selection use these claims from the next topology update in the stream whose
-    /// number was announced. Replaces a table that was prepared before.
+    /// Makes the selection use these claims from the next topology update with an announced number
+    /// on. Replaces a table that was prepared before.
     pub fn prepare(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -229,7 +229,7 @@ impl Selector {
     }
 
     /// Cancels a prepared table, and waits until the BPF program processes no frame that could put
-    /// it into use. If it is already in use by then, it stays, and the control word shows it.
+    /// it into use. A table that is in use by then stays in use, as the control word shows.
     pub fn take_back(&self) {
         self.forget_prepared();
         bpf::wait_for_programs();

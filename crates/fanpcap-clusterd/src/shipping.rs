@@ -142,7 +142,7 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends each analyzer its part of a report, in the place of one that waits for a connection.
+    /// Sends each analyzer its part of a report. It replaces a report that waits for a connection.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));

@@ -7,7 +7,7 @@ use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
 
-/// Checks the file of an option such as --metrics at the start. Later, failures are only said.
+/// Checks the file of an option such as --metrics at the start. Later failures are only reported.
 pub(crate) fn check(option: &str, file: Option<&Path>) -> Result<()> {
     let checked = file.map_or(Ok(()), textfile::check);
     let shown = file.unwrap_or(Path::new("")).display();
@@ -34,12 +34,12 @@ impl Textfile {
         }
     }
 
-    /// Replaces the file's content by these metrics. Reports the first failure in a row.
+    /// Replaces the file's content by these metrics. Of failures in a row, reports the first.
     pub(crate) fn write(&mut self, families: &[Family]) {
         self.write_text(&text(families));
     }
 
-    /// Replaces the file's content by this text. Reports a failure, but only the first in a row.
+    /// Replaces the file's content by this text. Of failures in a row, reports only the first.
     pub(crate) fn write_text(&mut self, text: &str) {
         let written = textfile::write(&self.file, text);
         let fails = written.is_err();

@@ -42,7 +42,7 @@ pub enum Proof {
     Key,
 }
 
-/// The TLS configurations, made from the files as they were when they were read.
+/// The TLS configurations. They do not change if the files change.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// How both sides authenticate.
@@ -54,7 +54,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS without certificates: this side proves that it has the first key, and accepts both.
+    /// TLS without certificates: this side proves that it has the first key, and accepts both keys.
     ///
     /// # Errors
     /// The TLS library refuses the keys.

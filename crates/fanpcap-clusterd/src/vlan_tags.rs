@@ -4,7 +4,7 @@ use fanpcap_linux::netlink::link::{self, Link};
 use fanpcap_select::Filter;
 use fanpcap_xdp::takes_tags;
 
-/// Warns of each filter that does not see VLAN tags, once.
+/// Warns once of each filter that does not see VLAN tags.
 #[derive(Debug, Default)]
 pub(crate) struct TagWarnings {
     /// The filter of the last call.
@@ -12,7 +12,7 @@ pub(crate) struct TagWarnings {
 }
 
 impl TagWarnings {
-    /// Warnings about this filter for the operator; none if it is that of the last call.
+    /// Warnings about this filter for the operator; none if the last call had the same filter.
     pub(crate) fn warnings(
         &mut self,
         filter: Option<&Filter>,
@@ -29,8 +29,8 @@ impl TagWarnings {
 
 fn warning(taker: &str) -> String {
     format!(
-        "{taker} takes VLAN tags out of frames, so the cluster's filter does not see them: '{}' \
-         leaves them in",
+        "{taker} takes VLAN tags out of frames, so the cluster's filter does not see them: after \
+         '{}' the tags stay in the frames",
         command(taker)
     )
 }

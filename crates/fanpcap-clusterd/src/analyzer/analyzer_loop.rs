@@ -119,7 +119,7 @@ impl AnalyzerLoop {
                     Some(part) => self.account_for(part),
                     None => streams::note(&format!(
                         "fanpcap analyzer: {} is not among the analyzers of topology {revision}: \
-                         it still accounts for the buckets that it had\n",
+                         this analyzer still accounts for the buckets that it had\n",
                         self.listen
                     )),
                 }
@@ -142,9 +142,7 @@ impl AnalyzerLoop {
         let now = self.clock.now();
         if self.node_reports.follow(part, &self.analyzer, now) {
             self.analyzer.count_from(now);
-            streams::note(
-                "fanpcap analyzer: it now accounts for other buckets: the account begins again\n",
-            );
+            streams::note("fanpcap analyzer: the account begins again, with other buckets\n");
         }
     }
 

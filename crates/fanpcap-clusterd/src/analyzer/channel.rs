@@ -50,7 +50,7 @@ impl Channel {
     }
 }
 
-/// A connection for reads and writes that fail after a time, even if the other side is only slow.
+/// A connection whose reads and writes fail after a time, even if the other side is only slow.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
     until: Instant,

@@ -43,7 +43,7 @@ impl ClockJumps {
         Self { clock, reported: 0 }
     }
 
-    /// A message to the operator if the machine's clock was set. Its time now is `machines`.
+    /// A message to the operator if the machine's clock was set. The clock now shows `machines`.
     pub(super) fn due(&mut self, machines: u64) -> Option<String> {
         // The difference in two's complement is also right if the clock was set back.
         let ahead = machines.wrapping_sub(self.clock.now()) as i64;

@@ -1,5 +1,5 @@
 //! Limits the number of connections. There is one limit for connections that have proven to be
-//! nodes' connections, and another limit for the rest.
+//! nodes' connections, and another limit for other connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// most 128 nodes, with one connection each.
 pub(super) const PROVEN: usize = 256;
 
-/// Maximum number of open connections without this proof. Nodes need milliseconds for it.
+/// Maximum number of open connections without this proof. Nodes prove themselves in milliseconds.
 pub(super) const UNPROVEN: usize = 256;
 
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
@@ -33,7 +33,7 @@ struct Shared {
 struct OpenConnections {
     proven: ConnectionList,
     unproven: ConnectionList,
-    /// Connections that were displaced, and whose slots have not been dropped.
+    /// Displaced connections whose slots have not been dropped yet.
     ending: usize,
     /// The number of the next connection.
     next: u64,
@@ -70,7 +70,7 @@ impl ConnectionLimits {
     /// Returns a slot for a connection that has proven nothing. If all slots are taken, `take` ends
     /// another connection by calling its `end`, and returns the address of that connection. It
     /// chooses the /48 with the most connections, then the /64 with the most connections in that
-    /// /48, then the address with the most connections in that /64, and its oldest connection.
+    /// /48, then the address with the most connections in that /64, then the oldest connection.
     pub(super) fn take(
         &self,
         from: SocketAddr,
@@ -102,7 +102,7 @@ impl ConnectionLimits {
     }
 
     /// Waits until few displaced connections are left, because strangers can connect faster than
-    /// threads end. Strangers can't prolong this: after `end`, all reads return, and the kernel
+    /// threads end. Strangers can't prolong the wait: after `end`, all reads return, and the kernel
     /// resets a connection whose other side still sends.
     fn await_ends(&self) {
         let open = self.open();
@@ -123,7 +123,7 @@ impl Connection {
 }
 
 impl ConnectionList {
-    /// Removes and returns the connection to displace, if its network has more than `few`.
+    /// Takes out the connection to displace, if its network has more than `few` connections.
     fn displace(&mut self, few: usize) -> Option<Connection> {
         let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
         for network in self.0.iter().flat_map(|it| networks(it.from)) {

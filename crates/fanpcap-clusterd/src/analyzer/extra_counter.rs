@@ -46,17 +46,17 @@ pub(super) const COMPRESSED_SAVED: ExtraCounter = counter(
 pub(super) const EXPORTED: ExtraCounter = counter(
     "exported_packets",
     "fanpcap_analyzer_exported_packets_total",
-    "Packets that were handed to collectors, once for each of them.",
+    "Packets that were handed to collectors, once for each collector.",
 );
 pub(super) const EXPORT_LEFT_OUT: ExtraCounter = counter(
     "export_left_out_packets",
     "fanpcap_analyzer_export_left_out_packets_total",
-    "Packets that are not IP, of which no flow can be exported.",
+    "Packets that are not IP: a flow can't describe them.",
 );
 pub(super) const EXPORT_CUT: ExtraCounter = counter(
     "export_cut_packets",
     "fanpcap_analyzer_export_cut_packets_total",
-    "Packets of which less than was captured fits into a message.",
+    "Packets that were shortened to fit into a message.",
 );
 pub(super) const EXPORT_LOST: ExtraCounter = counter(
     "export_lost_messages",
@@ -76,7 +76,7 @@ pub(super) const DICAP_HEADERS: ExtraCounter = counter(
 pub(super) const DICAP_REFUSED: ExtraCounter = counter(
     "dicap_refused",
     "fanpcap_analyzer_dicap_refused_datagrams_total",
-    "Datagrams that do not have DiCAP's format, or whose sender's address is no node's.",
+    "Datagrams that do not have DiCAP's format, or whose sender's address is not a node's.",
 );
 pub(super) const DICAP_DROPPED: ExtraCounter = counter(
     "dicap_dropped",

@@ -149,7 +149,7 @@ impl Files {
                 let _ = open.file.set_len(open.bytes);
                 if open.is_empty {
                     // An empty file is removed. Otherwise each second would add an empty file, and
-                    // old files with packets would be removed for these.
+                    // old files with packets would be removed to make room.
                     let _ = fs::remove_file(&open.path);
                 }
                 self.unwritten += self.buffered;

@@ -19,7 +19,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Writes the metrics of this cluster, and its account by bucket, to the given `files`.
+    /// Writes this cluster's metrics to the first file, and its account by bucket to the second.
     pub(super) fn new(files: [Option<PathBuf>; 2], cluster: &str) -> Self {
         let [file, buckets] = files.map(|file| Some(Textfile::new(file?, "analyzer")));
         Self {
@@ -71,7 +71,7 @@ impl Metrics {
         }
     }
 
-    /// Numbers of which the bounds are known. A number may shrink when more is known.
+    /// Lower and upper bounds of numbers. A number may shrink when more is known.
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let gauge = |name, help, value| family(name, help, Kind::Gauge, &self.cluster, value);
         let bounds = bounds(status).into_iter();
@@ -119,8 +119,8 @@ impl Metrics {
             },
             Family {
                 name: "fanpcap_analyzer_node_mirror_loss_ppm",
-                help: "Of a million packets, those that the node's lossy port did not give it, \
-                       in the last five minutes.",
+                help: "How many of a million packets the node's lossy port did not give it, in the \
+                       last five minutes.",
                 kind: Kind::Gauge,
                 samples: each(&|it| Number::Whole(it.verdict.lost_parts().into())),
             },
@@ -278,12 +278,12 @@ fn outcomes(status: &Status) -> [Metric; 9] {
         ),
         (
             "fanpcap_analyzer_unchecked_records_total",
-            "Late records whose doubles, if there are any, are forgotten.",
+            "Late records that could not be checked for doubles any more.",
             counters.unchecked,
         ),
         (
             "fanpcap_analyzer_ahead_records_total",
-            "Records whose stamps are seconds ahead of the others'.",
+            "Records whose time stamps are seconds ahead of other nodes'.",
             counters.ahead,
         ),
     ]

@@ -11,7 +11,7 @@ use fanpcap_cluster::loss_account::Counts;
 /// The packets that a node captured since its counters were 0, and that never came.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
-    /// The captured packets by the newest report, and the stamp of the first one with these counts.
+    /// The captured packets by the newest report, and the stamp of the first report with them.
     captured: Box<Counts>,
     first: u64,
     /// Only for counters that are older than the account: how many packets had not come when
@@ -58,8 +58,8 @@ impl MissingPackets {
             self.first = stamp;
             return;
         }
-        // All packets that the node had captured by the first of these reports have come, and no
-        // packet has come that the node captured after the second report.
+        // All packets that the node had captured by the report at `first` have come, and no packet
+        // has come that it captured after the report at `stamp`.
         let is_drained = |quiet: &IdleTime| quiet.until > self.first && quiet.since <= stamp;
         if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
             return;
@@ -87,7 +87,7 @@ impl MissingPackets {
             .fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
-    /// The packets that are known to be lost. `gaps`: its missing record numbers.
+    /// The packets that are known to be lost. `gaps` record numbers of the node are missing.
     pub(super) fn by_now(&self, gaps: u64) -> u64 {
         let newer = gaps.saturating_sub(self.gaps);
         self.at_rest()

@@ -141,7 +141,7 @@ impl NodeReports {
             let before = before.map_or(0, |it| it.at_rest());
             self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
-            // Missing records of other counters were counted when those counters were reset.
+            // Records that were missing before the counters were reset are already counted.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
             entry.missing_packets = Some(MissingPackets::new(is_new).after(others));

@@ -1,4 +1,4 @@
-//! Acknowledgements to nodes: acknowledged batches are written, and nodes need not send them again.
+//! Acknowledgements to nodes. An acknowledged batch is written, so its node need not send it again.
 //!
 //! A received batch waits in memory for a while. It is acknowledged when each of its records has
 //! been written or refused. So no packet is lost if the analyzer is killed: the nodes send
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// The key is a value of the analyzer's output count: the batch is acknowledged when the count
-    /// reaches it. The value has the counter that the batch's connection reads to acknowledge
-    /// batches, and the number that follows the batch's number.
+    /// Each key is a value of the analyzer's output count: its batches are acknowledged when the
+    /// count reaches the key. Each batch has the counter from which its connection acknowledges
+    /// batches, and the number of the next batch.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 

@@ -56,7 +56,7 @@ impl Ended {
         Self::Refused(Reason::Foreign, "not a message of this cluster".to_owned())
     }
 
-    /// A message that can't be read, although its head is right up to the version.
+    /// A message that begins like a message of the cluster, but can't be read.
     pub(super) fn unreadable(error: MessageError) -> Self {
         Self::Refused(Reason::Unreadable, format!("it can't be read: {error}"))
     }
@@ -64,8 +64,8 @@ impl Ended {
     /// There are too many connections that have proven nothing.
     pub(super) fn unproven() -> Self {
         let why = format!(
-            "{UNPROVEN} connections had not proven to be a node's, so that the oldest one of \
-             whoever has most of them ends for each new one"
+            "{UNPROVEN} connections had not proven to be a node's: for each new one, the oldest \
+             one of the network with the most such connections ends"
         );
         Self::Refused(Reason::Unproven, why)
     }
@@ -73,8 +73,8 @@ impl Ended {
     /// There are too many connections of nodes.
     pub(super) fn full() -> Self {
         let why = format!(
-            "{PROVEN} connections of nodes are open, so that the oldest one of whoever has most of \
-             them ends for each new one, or the new one if all have few"
+            "{PROVEN} connections of nodes are open: for each new one, the oldest one of the \
+             network with the most connections ends, or the new one if each network has few"
         );
         Self::Refused(Reason::Full, why)
     }

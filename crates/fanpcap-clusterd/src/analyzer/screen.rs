@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(extra_counters[1..], ["100", "40", "5", "5", "3", "2"]);
         let clock = "node 000000a1: its clock is 12.0 s behind the others'";
         assert!(lines.iter().any(|line| line == clock), "{text}");
-        let past = "history of node 000000a2: lossy at worst, since 1970-01-01T00:00:00Z, last \
+        let past = "history of node 000000a2: lossy at worst, from 1970-01-01T00:00:00Z until \
                     1970-01-01T00:00:08Z, 31 packets lost at its port";
         assert_eq!(lines.last().map(String::as_str), Some(past));
         assert!(status.line().contains(past), "{}", status.line());

@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 use super::clock::rfc3339;
 use super::extra_counter::ExtraCounter;
 
-/// The status names a node whose last report is older, in nanoseconds: nodes report every second.
+/// The status names nodes whose last report is older (nanoseconds): nodes report every second.
 const LACKING: u64 = 3_000_000_000;
 
 /// The contents of a status.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
-    /// Clocks that differ from the others, and how many nanoseconds each is ahead; `None`: ours.
+    /// Clocks that differ from the others, and the nanoseconds that each is ahead; `None`: own.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
     /// Nodes that must report, and for each the nanoseconds since its last report.
     pub(super) ages: Vec<(NodeId, u64)>,
@@ -115,11 +115,11 @@ impl Status {
             ),
             (
                 counters.unchecked,
-                "late records whose doubles, if there are any, are forgotten: some may be twice",
+                "late records, not checked for doubles: some may be delivered twice",
             ),
             (
                 counters.hurried,
-                "ms put in order too early: '--memory' is too small",
+                "ms of records did not wait long enough to be sorted: '--memory' is too small",
             ),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
@@ -129,8 +129,8 @@ impl Status {
         let total = &self.account.total;
         if total.captured.is_exact() && total.kept.least > 0 {
             warnings.push(format!(
-                "{} packets delivered twice: their records came before it was known that their \
-                 buckets move",
+                "{} packets delivered twice: their records came before the analyzer knew that \
+                 their buckets move",
                 total.kept.least
             ));
         }
@@ -166,7 +166,7 @@ impl Status {
     pub(super) fn history(&self) -> impl Iterator<Item = String> + '_ {
         self.account.history.iter().map(|port| {
             format!(
-                "history of node {}: {} at worst, since {}, last {}, {} packets lost at its port",
+                "history of node {}: {} at worst, from {} until {}, {} packets lost at its port",
                 port.node,
                 port.worst.name(),
                 rfc3339(port.since),

@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The result of reading the topology.
 #[derive(Debug)]
 pub(super) enum TopologyUpdate {
-    /// A topology that is newer than the one before.
+    /// A topology that is newer than the previous topology.
     Topology(Revision, Box<Topology>),
     /// At this time, in nanoseconds since 1970, the known topology was the newest.
     Current(u64),

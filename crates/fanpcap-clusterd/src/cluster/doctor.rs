@@ -38,7 +38,7 @@ struct Facts {
     devices: Vec<Device>,
     /// Devices that have a selection, but no agent.
     orphans: Vec<String>,
-    /// Whether this machine takes time stamps for a cluster, and its clock is not synchronized.
+    /// Whether this machine's clock stamps packets for a cluster, but is not synchronized.
     is_adrift: bool,
     /// Why no coordinator is in reach; `None` if a coordinator replied.
     unled: Option<String>,
@@ -151,8 +151,8 @@ impl Facts {
             effect: "loses",
             place: self.file.clone(),
             what: why.clone(),
-            why: "nodes capture as before, but if one dies nobody gets its packets, and a new node \
-                  gets none",
+            why: "nodes capture as before, but no node gets the packets of a dead node, and a new \
+                  node gets no packets",
             fix: "systemctl start fanpcap-coordinator    # on the machines that the settings name"
                 .to_owned(),
         }
@@ -161,9 +161,9 @@ impl Facts {
             name: "clock-adrift",
             effect: "distorts",
             place: "this machine".to_owned(),
-            what: "nothing keeps the clock in step with other machines'".to_owned(),
-            why: "packets of several nodes are put in order, and doubles found, by their stamps",
-            fix: "apt-get install chrony    # or start the one that there is".to_owned(),
+            what: "no time service keeps the clock in step with other machines' clocks".to_owned(),
+            why: "time stamps decide the order of packets of several nodes, and which are doubles",
+            fix: "apt-get install chrony    # or start the installed time service".to_owned(),
         }));
         all
     }
@@ -178,7 +178,7 @@ fn mistake(report: &Report, file: &str) -> Finding {
     let named = report.message.split("; '").nth(1);
     let command = named.and_then(|rest| rest.strip_suffix('\''));
     let line = place.map(|it| format!("sed -i '{}s/^/# /' {}", it.line, it.source));
-    let line = line.map(|line| format!("{line}    # takes the line out; or edit it"));
+    let line = line.map(|line| format!("{line}    # comments the line out; or edit it"));
     let fix = command.map(str::to_owned).or(line);
     Finding {
         name: match report.slug {
@@ -190,7 +190,7 @@ fn mistake(report: &Report, file: &str) -> Finding {
         what: format!("{}{}", report.message, hint.unwrap_or_default()),
         why: match report.slug {
             "cluster-filter-bad" => {
-                "the coordinator does not start, nor with 'engine = fixed' a node"
+                "the coordinator does not start; with 'engine = fixed', nodes do not start"
             }
             _ => "node, coordinator and analyzer of the cluster do not start",
         },
@@ -204,8 +204,8 @@ fn orphan(device: &str) -> Finding {
         effect: "loses",
         place: device.to_owned(),
         what: "it has a cluster's selection, and no 'fanpcap node' runs on it".to_owned(),
-        why: "packets of other nodes are dropped by a topology that grows old: what this node \
-              should take over is lost",
+        why: "the selection drops other nodes' packets by an old topology: packets of buckets that \
+              this node should take over are lost",
         fix: format!("systemctl start fanpcap-node    # or: fanpcap node {device} --detach"),
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(fix, "ip address flush dev eth1");
         assert!(only(&of(true, true, true)).2.starts_with("ip link"));
         assert!(only(&of(false, false, false)).2.starts_with("ip link"));
-        // The device is also refused, so only that is reported.
+        // A device that is refused is not reported as silent too; this device is only silent.
         let (name, effect, fix) = only(&of(true, false, false));
         assert_eq!((name, effect), ("silent-device", "loses"));
         assert!(fix.starts_with("ethtool eth1"), "{fix}");

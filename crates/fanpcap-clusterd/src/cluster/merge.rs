@@ -4,8 +4,8 @@
 //! cut off from the others. With most keys, equal packets have the same bucket, and so the same
 //! owner. So equal packets of two files are doubles, and equal packets of one file are repeats.
 //!
-//! With `round_robin`, the packet's turn selects the bucket. Then a repeat has another bucket, and
-//! another node may capture it. So equal packets of two files are doubles only while buckets move.
+//! With `round_robin`, buckets take turns. So a repeat has another bucket, and another node may
+//! capture it. So equal packets of two files are doubles only while buckets move.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
     /// Milliseconds by which the time stamps of duplicates may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     window: u64,
-    /// The settings of the cluster, if this machine has them: they contain how packets are selected
+    /// The settings of the cluster, if this machine has them. They say how packets are selected
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// How packets were selected, instead of the settings' value. The default is 'packet'
+    /// How packets were selected, if not as in the settings. Without settings: 'packet'
     #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(SELECTIONS))]
     select: Option<String>,
     /// When buckets moved, in seconds since 1970. May be given several times. Under round_robin and
@@ -57,7 +57,7 @@ impl FromStr for MoveTime {
         let (from, until) = text.split_once("..").context("write FROM..UNTIL")?;
         let time = |text: &str| -> Result<u64> {
             let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-            ensure!(part.len() <= 9, "{text:?} has more than nanoseconds");
+            ensure!(part.len() <= 9, "{text:?} has more than nine decimals");
             let mut digits = whole.bytes().chain(part.bytes());
             let is_number = !whole.is_empty() && digits.all(|digit| digit.is_ascii_digit());
             ensure!(is_number, "{text:?} is no time in seconds since 1970");
@@ -93,7 +93,7 @@ impl ComparedPackets {
     }
 }
 
-/// By which key the cluster's packets were selected.
+/// The key by which the cluster's packets were selected.
 fn key(arguments: &Arguments) -> Result<Key> {
     match &arguments.select {
         Some(word) => Ok(Key::named(word).unwrap_or_default()),
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if compared.only.as_ref().is_some_and(Vec::is_empty) {
         streams::note(
             "no packet is removed: under round_robin and sequence there are doubles only while \
-             buckets move; --moved says when\n",
+             buckets move: name these times by --moved\n",
         );
     }
     let mut deduplicator = Deduplicator::new(window, seed);

@@ -45,7 +45,7 @@ const COLUMNS: &str = "message record {
 /// Maximum number of packets that are written at once.
 const ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
-/// Packets that wait to be written, by column. Parquet's signed numbers have the unsigned bits.
+/// Packets that wait to be written, by column. Signed numbers have the bits of the unsigned values.
 #[derive(Default)]
 struct Rows {
     time: Vec<i64>,
@@ -71,13 +71,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 let cut = if cut { ", cut off at its end" } else { "" };
                 format!("{shown}: {packets} packets{cut}\n")
             }
-            None => format!("{shown}: {} has it already\n", to.display()),
+            None => format!("{shown}: {} is up to date\n", to.display()),
         });
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name of a file's Parquet file. It stays the same if the file is compressed later.
+/// The name of the Parquet file for `path`. It does not depend on whether `path` is compressed.
 fn name(path: &Path) -> Option<PathBuf> {
     let name = Path::new(path.file_name()?);
     let is_compressed = name.extension().is_some_and(|end| end == "zst");
@@ -113,7 +113,7 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // Sets the time that the source had before it was read: it may still be written.
+    // Sets the time that the source had before it was read: the source may still be written.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))

@@ -2,11 +2,11 @@
 
 use fanpcap_select::Key;
 
-/// Which packets each node gets, and for which programs this is suitable.
+/// Which packets each node gets, and for which applications this is suitable.
 pub(super) fn gets(key: Key) -> &'static str {
     match key {
         Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",
-        Key::Packet => "packets spread alone: connections are split among nodes",
+        Key::Packet => "packets one by one: connections are split among nodes",
         Key::RoundRobin => "packets in turn: connections are split among nodes",
         Key::Identification => {
             "packets by IPv4's identification: connections are split among nodes"

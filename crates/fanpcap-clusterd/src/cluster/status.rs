@@ -81,8 +81,8 @@ fn notes(status: &ClusterStatus) -> Vec<String> {
     let silent = silent.map(|row| {
         let node = row.node;
         format!(
-            "node {node} is silent and has buckets: if it is dead, their packets are missed, and \
-             'fanpcap cluster drain {node}' gives them to the others"
+            "node {node} is silent and has buckets: if it is dead, packets of these buckets are \
+             missed, and 'fanpcap cluster drain {node}' gives the buckets to other nodes"
         )
     });
     let topology = status.view.topology.as_ref();
@@ -105,8 +105,8 @@ fn notes(status: &ClusterStatus) -> Vec<String> {
     let gone = named.into_iter().filter(|node| !is_here(node));
     let gone = gone.map(|node| {
         format!(
-            "node {node} is not in the cluster, and an earlier command still holds for it: undo it by \
-             'fanpcap cluster drain {node} --undo' or 'fanpcap cluster weight {node}'"
+            "node {node} is not in the cluster, and an earlier command for it still has effect: \
+             undo this by 'fanpcap cluster drain {node} --undo' or 'fanpcap cluster weight {node}'"
         )
     });
     status
@@ -188,7 +188,7 @@ impl Row {
 
     fn behind(&self) -> String {
         format!(
-            "node {} is behind: if it stays so, its log says why",
+            "node {} is behind: if it stays behind, its log says why",
             self.node
         )
     }
@@ -196,9 +196,9 @@ impl Row {
     fn ahead(&self) -> String {
         let newest = self.live.and_then(|live| live.acknowledged);
         format!(
-            "node {} captures by topology {}, and refuses older ones: the engine's data are an old \
-             copy, or the engine was changed. If neither will change back, stop the node, remove \
-             its selection by 'fanpcap node DEV --detach', and start it again",
+            "node {} captures by topology {}, and refuses older ones: the coordination engine was \
+             restored from an old copy, or was replaced. If this will not be undone, stop the \
+             node, remove its selection by 'fanpcap node DEV --detach', and start it again",
             self.node,
             newest.unwrap_or_default()
         )

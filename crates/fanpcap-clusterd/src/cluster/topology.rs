@@ -74,7 +74,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
     })
 }
 
-/// The nodes, and then the slots of the buckets, 32 in each line after the number of the first.
+/// The nodes, and then 32 buckets in each line: the first bucket's number, and all their slots.
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);

@@ -17,7 +17,7 @@ pub(super) struct WaitingNotice {
 }
 
 impl WaitingNotice {
-    /// A line that names the engine that must reply. `fixed` replies at once, so it gets none.
+    /// A line that names the engine that must reply. `fixed` replies at once, so it gets no line.
     pub(super) fn of(conf: &Conf) -> Self {
         let (wait, dropped) = mpsc::channel();
         if let Some(text) = text(conf) {

@@ -175,7 +175,7 @@ impl<'a> FileEntries<'a> {
         Ok(embedded)
     }
 
-    /// The coordinators' addresses, each once: a second one is probably a mistake for another.
+    /// The coordinators' addresses. An address that occurs twice is probably a mistake for another.
     fn coordinators(&self) -> Result<Vec<SocketAddr>, Report> {
         let all = self.addresses(Key::Coordinators);
         let is_twice = |at: usize| all[..at].contains(&all[at]);
@@ -385,7 +385,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, Some(entry)))
     }
 
-    /// Refuses a node that gets no packet, because a list that never changes does not have it.
+    /// Refuses a node that is not in the list of the engine `fixed`: it would get no packets.
     fn check_node(&self, conf: &Conf) -> Result<(), Report> {
         let (Engine::Fixed(nodes), Some(own)) = (&conf.engine, conf.node) else {
             return Ok(());
@@ -404,8 +404,8 @@ impl<'a> FileEntries<'a> {
         if conf.devices.len() < 2 || conf.selection.key != SelectionKey::RoundRobin {
             return Ok(());
         }
-        let message = "'select = round_robin' with several devices: packets of several come in no \
-                       certain order";
+        let message = "'select = round_robin' with several devices: the order of different \
+                       devices' packets is not certain";
         let hint = "name one device, or write 'select = packet' or 'select = flow'";
         let fault = Fault::new("cluster-settings-bad", message).hint(hint);
         Err(self.blame(fault, self.entry(Key::Device)))
@@ -425,7 +425,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, Some(entry)))
     }
 
-    /// The report of what the file lacks.
+    /// The report that the file lacks a setting.
     fn missing(&self, what: &str, example: &str) -> Report {
         let message = format!("{}: {what}", self.source);
         let fault = Fault::new("cluster-setting-missing", message);

@@ -26,7 +26,7 @@ impl PartialEq for Row {
 
 impl Eq for Row {}
 
-/// Parses a file's text, which errors call `source`. An error is the first mistake in it.
+/// Parses the text of a file that errors call `source`. The error is the text's first mistake.
 pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     let mut entries: Vec<Entry> = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

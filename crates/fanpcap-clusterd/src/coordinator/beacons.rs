@@ -52,8 +52,8 @@ impl Beacons {
         let trouble = match (sent, late) {
             (Err(error), _) => Some(format!("{error}; trying again each second")),
             (Ok(()), Some(late)) => Some(format!(
-                "the clock was set back, so that the next one goes out in {late} s; set the clock \
-                 right, or, if it is right now, restart the coordinator"
+                "the clock was set back, so the next beacon is sent in {late} s; correct the \
+                 clock, or restart the coordinator if the clock is right now"
             )),
             (Ok(()), None) => None,
         };
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(
             beacons.tick(&view, 400),
             None,
-            "nobody waits for a standby's"
+            "no node waits for a standby's beacons"
         );
         view.leads = true;
         let said = beacons.tick(&view, 400).unwrap();

@@ -1,4 +1,4 @@
-//! The coordinator's loop: reads the view, decides, writes topologies, and logs each in one line.
+//! The coordinator's loop: reads the view, decides, writes topologies, and logs each change.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ impl<S: FnMut(&str)> Driver<S> {
         self.troubles = troubles;
     }
 
-    /// Writes a topology. If another coordinator was faster, the next view has its topology.
+    /// Writes a topology. If another coordinator was faster, its topology is in the next view.
     fn write(&mut self, write: &Write) -> Result<()> {
         let error = match self.side.write(&write.topology, write.replaces) {
             Ok(revision) => {

@@ -30,8 +30,8 @@ impl Metrics {
         }
     }
 
-    /// Replaces the content of the file if the last write was long enough ago. `written`: how many
-    /// topologies it wrote. `refused`: control messages, by cause.
+    /// Replaces the content of the file if the last write was long enough ago. `written` topologies
+    /// were written; `refused` counts control messages by cause.
     pub(super) fn write(&mut self, view: &View, written: u64, refused: &[(&str, u64)]) {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return;
@@ -100,17 +100,17 @@ impl Metrics {
         [
             of(
                 "fanpcap_coordinator_node_state",
-                "1, with the node's state as in fanpcap cluster status.",
+                "Always 1; the label has the node's state, as in fanpcap cluster status.",
                 states,
             ),
             of(
                 "fanpcap_coordinator_node_buckets",
-                "Buckets that are the node's alone.",
+                "Buckets that only this node has.",
                 buckets,
             ),
             of(
                 "fanpcap_coordinator_node_info",
-                "1, with the node's version, mode and selection by its settings.",
+                "Always 1; the labels have the node's version, mode and selection.",
                 infos,
             ),
         ]

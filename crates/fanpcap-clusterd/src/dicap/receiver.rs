@@ -30,7 +30,7 @@ pub(crate) struct Datagram {
 /// Counts refused and dropped datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Datagrams that do not have the paper's format, or whose sender is no node's address.
+    /// Datagrams that do not have the paper's format, or whose sender's address is no node's.
     pub(crate) refused: AtomicU64,
     /// Headers in datagrams that were dropped because the queue was full.
     pub(crate) dropped: AtomicU64,

@@ -39,9 +39,9 @@ struct Unstored {
 const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
-    /// Opens the coordinator whose address is the first of the settings' addresses that this
-    /// machine has. `desired` comes from the settings. Drained nodes and weights come from another
-    /// coordinator, or from its own file in `directory` with its state before the restart.
+    /// Opens the coordinator at the first address in the settings that belongs to this machine.
+    /// `desired` comes from the settings. Drained nodes and weights come from another coordinator,
+    /// or from this one's file in `directory`.
     ///
     /// # Errors
     /// The settings are not valid, a key can't be read, or a socket can't be opened.
@@ -153,7 +153,8 @@ impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.sockets.now() + wait;
         loop {
-            // Storing may have taken long, so waiting datagrams are read before a sender is silent.
+            // Storing may take long. So waiting datagrams are read before a sender counts as
+            // silent.
             let limit = until
                 .min(self.end.wake())
                 .saturating_sub(self.sockets.now());

@@ -38,7 +38,7 @@ impl ControlSockets {
         })
     }
 
-    /// Opens a socket on any port, of the address family of `others`. `local` is its address.
+    /// Opens a socket on any port, of the address family of `others`, at the address `local`.
     pub(super) fn towards(others: &[SocketAddr], local: Option<IpAddr>) -> Result<Self> {
         let first = others
             .first()

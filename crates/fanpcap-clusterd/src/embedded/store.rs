@@ -34,9 +34,7 @@ impl Store {
                 read.with_context(|| format!("reading {shown}"))?;
                 let state = State::decode(&bytes).map_err(|error| {
                     if matches!(error, BodyError::Topology(_)) {
-                        anyhow!(
-                            "{shown}: {error}. If none has run here, the file is damaged: remove it"
-                        )
+                        anyhow!("{shown}: {error}. If no later version ran here, remove the file")
                     } else {
                         anyhow!(error).context(format!("{shown} is damaged; remove it"))
                     }
@@ -119,7 +117,7 @@ mod tests {
         store.write(&later).unwrap();
         let error = format!("{:#}", open().unwrap_err());
         assert!(error.contains("topology 7 can't be read"), "{error}");
-        assert!(error.contains("If none has run here"), "{error}");
+        assert!(error.contains("If no later version"), "{error}");
         fs::write(&store.0, "garbage").unwrap();
         let error = open().unwrap_err();
         assert!(format!("{error:#}").contains("remove it"), "{error:#}");

@@ -74,10 +74,10 @@ impl Agent {
         } else {
             say(match self.reporter.capture() {
                 _ if self.kernel.is_taken_over() => {
-                    "no topology yet: what an earlier agent has loaded selects until the first"
+                    "no topology yet: until the first one, the selection of an earlier agent stays"
                 }
-                None => "no topology yet: all packets pass until the first",
-                Some(_) => "no topology yet: nothing is captured until the first",
+                None => "no topology yet: until the first one, all packets pass",
+                Some(_) => "no topology yet: until the first one, nothing is captured",
             });
         }
         self.read_rings(true)?;
@@ -93,7 +93,7 @@ impl Agent {
             self.obey(due)?;
             self.handle_frames()?;
             if let Some(name) = self.kernel.lost()? {
-                bail!("the device {name} is gone, or its selection was taken off");
+                bail!("the device {name} is gone, or its selection was detached");
             }
             self.report_silence();
             self.report();
@@ -220,7 +220,7 @@ impl Agent {
         }
     }
 
-    /// Prepares an assignment that begins with the update in the stream; `false`: load it at once.
+    /// Prepares an assignment for the update in the stream; `false`: it must be loaded at once.
     fn prepare(&mut self, assignment: &Assignment) -> Result<bool> {
         let Some(prepared) = self.stream.prepare(&mut self.kernel, assignment)? else {
             return Ok(false);
@@ -229,7 +229,7 @@ impl Agent {
         self.read_rings(prepared.is_new)?;
         let (revision, epoch) = (assignment.revision, assignment.epoch);
         say(&format!(
-            "topology {revision} (epoch {epoch}) begins with the update in the stream"
+            "topology {revision} (epoch {epoch}) takes effect at the update in the stream"
         ));
         Ok(true)
     }
@@ -255,7 +255,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // If the driver can't run BPF programs, another one was loaded, with another mark.
+                // Another BPF program with another mark was loaded if the driver can't run any.
                 self.read_rings(true)?;
             }
             Ok(is_new)
@@ -278,8 +278,8 @@ impl Agent {
         }
     }
 
-    /// Has the table of a topology loaded again later. Reports the error only if it is new: the
-    /// next tries may fail in the same way for days.
+    /// Plans another attempt to load the table of a topology. Reports the error only if it is new:
+    /// the next tries may fail in the same way for days.
     fn fail(&mut self, revision: Revision, error: &Error) -> Vec<Command> {
         let notices = self.core.note_load_failure(revision, self.begun.elapsed());
         let failure = Some((revision, streams::words(error)));

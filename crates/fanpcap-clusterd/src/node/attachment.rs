@@ -78,7 +78,7 @@ impl Attachment {
         self.link = Some(left.link);
     }
 
-    /// The number of receive queues, each served by one CPU at a time; 0: by several CPUs.
+    /// The number of receive queues, if one CPU at a time serves each of them; otherwise 0.
     pub(super) fn queues(&self) -> u32 {
         match self.is_generic {
             true => 0,
@@ -109,8 +109,8 @@ impl Attachment {
     }
 
     /// Pins this selection, stores its parameters, and makes the device run it instead of the
-    /// present selection. Returns `false` if the driver can't run it; then another one must be
-    /// loaded. In that case, and on an error, the pins and the stored state are as before.
+    /// present selection. Returns `false` if the driver can't run this selection: another one must
+    /// be loaded. After `false` or an error, the pins and the stored state are as before.
     pub(super) fn run(
         &mut self,
         selector: &Selector,
@@ -202,7 +202,7 @@ impl Attachment {
         }
     }
 
-    /// Detaches a selection that was just attached, because another device of the node refuses it.
+    /// Detaches a selection that was just attached, because another device refuses its own.
     pub(super) fn withdraw(&mut self) -> Result<()> {
         let Some(link) = &self.link else {
             return Ok(());
@@ -243,7 +243,7 @@ fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
         0 => (Action::PassToNext, 1),
         bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
-    // The BPF program, the control map, the counters, and the ring buffers or the next one's array.
+    // BPF program, control map, counters, then ring buffers or the array of the next BPF program.
     let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)

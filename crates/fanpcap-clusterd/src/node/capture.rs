@@ -171,7 +171,7 @@ impl Worker {
             CaptureMessage::Report(report) => self.shipper.report(*report),
             CaptureMessage::Analyzers(analyzers) => {
                 if let Err(error) = self.shipper.follow(&analyzers) {
-                    say(&format!("records go where they went before: {error}"));
+                    say(&format!("records go to the earlier analyzers: {error}"));
                 }
             }
         }

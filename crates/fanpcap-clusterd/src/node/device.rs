@@ -38,13 +38,13 @@ impl Device {
     /// and would also drop the machine's own packets.
     pub(crate) fn check(&self) -> Result<()> {
         let Self { ifindex, name } = self;
-        let force = "--force takes it all the same, and may cut this machine off";
+        let force = "--force allows this device, but may cut this machine off";
         let leads = route::leads_through(*ifindex).context("reading the routes")?;
         ensure!(!leads, "{name} carries the default route; {force}");
         let addressed = address::has_address(*ifindex).context("reading the addresses")?;
         ensure!(
             !addressed,
-            "{name} has an IP address, so packets for this machine; {force}"
+            "{name} has an IP address, so it gets packets for this machine; {force}"
         );
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Device {
         }
     }
 
-    /// The device's receive queues, each served by one CPU at a time; 0: by several CPUs.
+    /// The number of receive queues, if one CPU at a time serves each of them; otherwise 0.
     pub(crate) fn queues(&self) -> u32 {
         let device = ethtool::Device::find(self.ifindex).ok();
         let queues = device.and_then(|device| device.receive_queues());

@@ -26,7 +26,7 @@ use crate::vlan_tags;
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
     /// Selections of an earlier agent, one for each set of maps, if the devices have different
-    /// sets. The records that they have written are read until they are replaced.
+    /// sets. The records of these selections are read until they are replaced.
     left: Vec<Selector>,
     /// The parameters, besides the selection, with which BPF programs are loaded.
     cluster: u32,
@@ -135,7 +135,7 @@ impl Kernel {
         set.map_or(0, |set| set.since)
     }
 
-    /// The device that no longer has the selection that this or an earlier agent attached.
+    /// The device that has lost the selection that this agent or an earlier agent attached.
     pub(crate) fn lost(&self) -> Result<Option<&str>> {
         for it in &self.devices {
             if !it.is_attached()? {
@@ -186,8 +186,8 @@ impl Kernel {
         Ok(false)
     }
 
-    /// Prepares the kernel for the target of this assignment: the next update in the stream begins
-    /// it. Until then the kernel selects as before; if no BPF program was loaded, it captures
+    /// Prepares the kernel for this assignment's target, which takes effect at the next update in
+    /// the stream. Until then the kernel selects as before; without a BPF program it captures
     /// nothing. Returns `None` if another BPF program is needed, which must be loaded at once.
     pub(crate) fn prepare(
         &mut self,
@@ -218,8 +218,8 @@ impl Kernel {
     fn programs(&self, assignment: &Assignment) -> Result<Vec<(Program, u64)>> {
         ensure!(
             self.devices.len() == 1 || assignment.selection.key != Key::RoundRobin,
-            "the cluster has 'select = round_robin', which needs one device: packets of several \
-             come in no certain order"
+            "the cluster has 'select = round_robin', which needs one device: the order of \
+             different devices' packets is not certain"
         );
         ensure!(
             assignment.filter.is_none() || !matches!(self.action, Action::Ship { .. }),
@@ -262,7 +262,8 @@ impl Kernel {
     }
 
     /// If the filter has changed, makes the devices run the same selection with the new filter. The
-    /// maps stay, so all counts continue, and no packet is missed. All are loaded before one runs.
+    /// maps stay, so all counts continue, and no packet is missed. All programs are loaded before
+    /// one runs.
     fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
         let mut others = Vec::new();
         for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
@@ -289,7 +290,7 @@ impl Kernel {
 
     /// Loads BPF programs with their table, and makes the devices run them instead of the present
     /// BPF programs. If this fails, the selection is detached from devices that had none before.
-    /// Otherwise the node would capture its share of one direction, and all of the other.
+    /// Otherwise the node would capture its share of one direction, and all packets of the other.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
         let done = self.try_replace(programs, assignment);
@@ -312,7 +313,7 @@ impl Kernel {
         self.forget();
         let all = selectors.iter().zip(programs);
         let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
-        // Devices that have refused come first: else each try would attach others and detach them
+        // Devices that have refused come first: else each try would attach to others and detach
         // again. Devices with a link come last: their former selection can't be restored.
         all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
         for (device, (selector, (program, code))) in all {
@@ -350,8 +351,8 @@ impl Kernel {
     }
 }
 
-/// A hash of the BPF program's code without the filter, and of the number of devices. The number
-/// counts because one device must not reuse the maps of two: another agent may have the other.
+/// A hash of the BPF program's code without the filter, and of the number of devices. With another
+/// number, an agent must not reuse the maps: another agent may have one of the devices.
 fn code(program: &Program, devices: usize) -> Result<u64> {
     let program = Program {
         filter: None,
@@ -390,7 +391,7 @@ fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
     (shared > 0 && lanes > 0).then(|| {
         format!(
             "{name} has {queues} receive queues, and {shared} of them share one ring and its \
-             counters: 'ethtool -L {name} combined {lanes}' gives each its own"
+             counters: 'ethtool -L {name} combined {lanes}' gives each queue its own"
         )
     })
 }

@@ -62,12 +62,12 @@ fn gauges(agent: &AgentCounters) -> [Metric; 3] {
     [
         (
             "fanpcap_node_topology_revision",
-            "The topology that the node captures by.",
+            "The topology by which the node captures.",
             agent.revision.0,
         ),
         (
             "fanpcap_node_clock_synchronized",
-            "1 while something keeps this machine's clock in step.",
+            "1 while a time service keeps this machine's clock synchronized.",
             u64::from(agent.is_synchronized),
         ),
         (

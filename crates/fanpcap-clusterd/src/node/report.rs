@@ -37,7 +37,7 @@ pub(super) struct Reporter {
     floor: Floor,
 }
 
-/// The way by which counts get to the analyzers.
+/// How counts get to the analyzers.
 #[derive(Debug)]
 pub(super) enum ReportTransport {
     /// The thread that ships records also ships the counts.
@@ -75,7 +75,7 @@ impl Reporter {
             ReportTransport::Capture(capture) => capture.follow(analyzers),
             ReportTransport::Counts(shipper) => {
                 if let Err(error) = shipper.follow(analyzers) {
-                    say(&format!("counts go where they went before: {error}"));
+                    say(&format!("counts go to the earlier analyzers: {error}"));
                 }
             }
         }

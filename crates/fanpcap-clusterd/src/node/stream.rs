@@ -19,7 +19,7 @@ use crate::selector::Selector;
 #[derive(Debug)]
 pub(super) struct Stream {
     listener: FrameListener,
-    /// The assignment that begins with the next update; `None` after its acknowledgement.
+    /// The assignment that takes effect at the next update; `None` after its acknowledgement.
     pending: Option<Pending>,
     /// The prepared table's mark and topology; `None` when the update has come.
     prepared: Option<(u32, Revision)>,
@@ -64,9 +64,9 @@ impl Stream {
         self.since = Instant::now();
     }
 
-    /// Prepares a change that begins with the update in the stream. Returns `None` if the change
-    /// must be loaded at once. Only packets that nodes capture in turn need the update: a newcomer
-    /// does not know which node's turn it is.
+    /// Prepares a change that takes effect at the update in the stream. Returns `None` if the
+    /// change must be loaded at once. Only packets that nodes capture in turn need the update: a
+    /// newcomer does not know which node's turn it is.
     pub(super) fn prepare(
         &mut self,
         kernel: &mut Kernel,

@@ -19,7 +19,7 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code without the filter: with another one, it is replaced.
+    /// A hash of the BPF program's code without the filter. With another hash, it is replaced.
     pub(crate) code: u64,
     /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,
@@ -96,7 +96,7 @@ impl AgentState {
                 }
                 ["promiscuous"] => state.promiscuous = true,
                 ["set" | "filter" | "loaded" | "promiscuous", ..] => return None,
-                // A line of a later build. A build that must not be misread changes the first line.
+                // A line of a later build. Files that this build must not read begin differently.
                 _ => {}
             }
         }

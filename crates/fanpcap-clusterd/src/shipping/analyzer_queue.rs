@@ -33,7 +33,7 @@ pub struct Shipped {
     pub taken: u64,
     /// Records that were sent; over TCP, records that were acknowledged.
     pub sent: u64,
-    /// Records lost at this node: an analyzer was slow or out of reach, or there was none.
+    /// Records lost at this node: an analyzer was slow, out of reach, or not known.
     pub lost: u64,
     /// Connections that broke.
     pub broken: u64,
@@ -165,7 +165,7 @@ impl AnalyzerQueue {
         self.shared.added_to(self.counted())
     }
 
-    /// The counts without those of the connection.
+    /// The counts of the queue, without the counts of the connection.
     fn counted(&self) -> Shipped {
         let mut counts = self.counts;
         if let RecordOutput::Dicap(sender) = &self.output {

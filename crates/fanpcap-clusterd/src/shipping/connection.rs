@@ -28,7 +28,7 @@ pub(super) struct ConnectionError(pub(super) String);
 
 #[allow(
     clippy::wildcard_enum_match_arm,
-    reason = "the kernel's own text on other errors suffices"
+    reason = "the kernel's own text is enough for other errors"
 )]
 impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
@@ -65,8 +65,8 @@ fn has_closed(kind: io::ErrorKind) -> bool {
 }
 
 /// The connection is open, but the analyzer acknowledges nothing.
-pub(super) const SILENT: &str = "the analyzer acknowledges nothing; it may hang, or its disk be too slow: see \
-    its status";
+pub(super) const SILENT: &str = "the analyzer acknowledges nothing; it may hang, or its disk may \
+    be too slow: see its status";
 
 /// The analyzer has closed the connection and has not given a reason.
 pub(super) const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
@@ -87,7 +87,7 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // The analyzer does not acknowledge counts; only its kernel acknowledges the bytes.
+        // The analyzer does not acknowledge counts; only its machine's TCP acknowledges the bytes.
         unacknowledged::limit(stream.as_fd(), PATIENCE)?;
         let tls = keyring.tls();
         let secured = tls.map(|tls| Secured::open(&stream, analyzer.ip(), Arc::clone(&tls.client)));
@@ -128,8 +128,8 @@ impl Connection {
         self.lacks.load(Ordering::Acquire)
     }
 
-    /// Closes the connection. Returns the number of the first batch that the analyzer lacks. If the
-    /// analyzer had ended it, also returns its reason, which may still have to arrive.
+    /// Closes the connection. Returns the number of the first batch that the analyzer lacks, and
+    /// the reason if the analyzer had ended the connection. Waits a moment for this reason.
     pub(super) fn close(self) -> (u64, Option<ConnectionError>) {
         let until = Instant::now() + REASON;
         while !self.is_over() && Instant::now() < until {

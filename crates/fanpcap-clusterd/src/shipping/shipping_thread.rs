@@ -18,8 +18,8 @@ use super::secured::lock;
 use crate::keyring::Keyring;
 
 /// Maximum number of batches that may wait for an acknowledgement: 256 MiB. An analyzer
-/// acknowledges a batch after about a second, when it has written the records. An analyzer knows of
-/// twice as many batches whether they came.
+/// acknowledges a batch after about a second, when it has written the records. For twice this
+/// number of batches, an analyzer remembers whether they came.
 pub(super) const WINDOW: usize = 8192;
 
 /// Maximum number of batches that are sent before the thread takes new batches.
@@ -28,8 +28,8 @@ const BURST: usize = 64;
 /// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time between the first two attempts to connect. The time doubles with each further attempt:
-/// strangers may take an analyzer's slots for connections for a moment.
+/// The time between the first two attempts to connect. It is short because strangers may take an
+/// analyzer's slots for only a moment. The time doubles with each further attempt.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
 /// The longest time between two attempts.
@@ -116,7 +116,7 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // If the queue was dropped without `ends`, the thread must end all the same.
+            // If the queue was dropped without `ends`, the thread must end too.
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -183,8 +183,8 @@ impl ShippingThread {
             self.hang_up(ConnectionError(CLOSED.to_owned()));
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
-            // An analyzer refuses a connection at once or not at all. So without batches, time must
-            // pass before the connection counts as accepted.
+            // The connection counts as accepted when the analyzer has acknowledged a batch, or has
+            // not ended the connection for this long.
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
                 self.pause = FIRST_RETRY;

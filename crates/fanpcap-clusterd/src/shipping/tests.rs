@@ -149,8 +149,8 @@ fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
             let bytes = message(&mut stream).unwrap();
             there += u64::from(Batch::decode(&bytes).unwrap().len());
         }
-        // All batches but the last are acknowledged. The analyzer is gone before the node reads
-        // this.
+        // All batches but the last are acknowledged. The analyzer is gone before the node reads the
+        // acknowledgement.
         let bytes = message(&mut stream).unwrap();
         let head = Batch::decode(&bytes).unwrap().head;
         stream.write_all(&encode_ack(&head, 8000)).unwrap();
@@ -184,7 +184,7 @@ fn another_list_of_analyzers_gives_nothing_up() {
     shipper
         .follow(&[to, "127.0.0.1:1".parse().unwrap()])
         .unwrap();
-    // This is longer than the thread's patience when it must end.
+    // A thread that must end waits only 10 s for acknowledgements.
     std::thread::sleep(Duration::from_secs(11));
     shipper.flush(Revision(1), 0);
     let listener = TcpListener::bind(to).unwrap();

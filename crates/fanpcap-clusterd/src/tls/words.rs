@@ -79,7 +79,7 @@ fn of_alert(alert: AlertDescription) -> Option<&'static str> {
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateRevoked
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::DecryptError => "see what it says itself",
+        | AlertDescription::DecryptError => "see its own messages",
         _ => return None,
     })
 }

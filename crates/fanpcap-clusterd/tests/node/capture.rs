@@ -84,7 +84,7 @@ fn packets_in_the_rings_arrive_when_a_leg_is_added() {
     .unwrap();
 }
 
-/// Waits until the analyzer has what the function asks for. The text describes it.
+/// Waits until the function returns `true` for what the analyzer got. The text is for errors.
 type AwaitGot<'a> = &'a dyn Fn(&str, &dyn Fn(&Got) -> bool) -> Result<()>;
 
 /// Runs `work` while an analyzer receives messages. Returns what the analyzer got.

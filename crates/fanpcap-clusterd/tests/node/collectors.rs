@@ -192,7 +192,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends frames while a node is blind. Returns the sums of those that the analyzer has.
+    /// Sends frames while a node is blind. Returns the sums of the frames that the analyzer has.
     fn send_blind(&mut self, frames: Vec<Sent>) -> Result<Sums> {
         self.stage.mirror.set_loss(NODES - 1, 1.0)?;
         let before = self.sums.frames;

@@ -70,7 +70,7 @@ fn nodes_change_hands_at_one_packet() {
     .unwrap();
 }
 
-/// How many changes a node has begun with the update in the stream.
+/// How many changes of a node took effect at the update in the stream.
 fn begun(stage: &Stage, node: usize) -> usize {
     stage
         .output(node)

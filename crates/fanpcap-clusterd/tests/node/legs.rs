@@ -85,7 +85,7 @@ fn one_leg(mut stage: Stage) -> Result<()> {
     stage.await_output(0, "mon2 has its link again")?;
     take_off(&stage, MONITOR2)?;
     stage.await_end(0)?;
-    stage.await_output(0, "the device mon2 is gone, or its selection was taken off")?;
+    stage.await_output(0, "the device mon2 is gone, or its selection was detached")?;
     // For one device instead of two, another selection with new counters is loaded.
     stage.start_with(0, &["-i", MONITOR])?;
     await_for("the selection of one device", LIMIT, || {

@@ -13,7 +13,7 @@ use fanpcap_testkit::mirror::{MONITOR, WIRE};
 use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 
 /// About a third of 6000 packets. All TCP packets of a flow have the same identification, so half
-/// of the packets are in the buckets of few flows.
+/// of the packets are in few buckets.
 pub(crate) const SHARE: std::ops::Range<usize> = 1500..2500;
 
 /// A mirror port with nodes. Each node has an agent and a tcpdump.
@@ -47,7 +47,7 @@ impl Stage {
         let scratch = Scratch::new()?;
         let ids: Vec<String> = (0..count).map(id).collect();
         let nodes = ids.join(", ");
-        // The traffic has too few flows to share flows equally.
+        // The traffic has too few flows for equal shares by flow.
         let text = format!(
             "cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\nselect = packet\n"
         );

@@ -168,7 +168,7 @@ impl Run {
         self.follow(from).map(drop)
     }
 
-    /// Gives another weight to a node that neither hangs nor is blind, other than node `than`.
+    /// Changes the weight of a node that does not hang, is not blind, and is not `than`.
     fn weigh_other(&mut self, than: usize) -> Result<()> {
         let mut nodes = self.nodes();
         nodes.retain(|node| *node != than);
@@ -194,7 +194,7 @@ impl Run {
         self.stage.kill(node)?;
         self.weights[node] = 0;
         let before = self.follow(from)?;
-        // The node may have captured its buckets' packets until the analyzer counts it as dead.
+        // The analyzer can't know whether the node captures, until it counts the node as dead.
         let mut numbers = self.since(from);
         numbers.end = numbers.end.max(from + packets(SILENT + 2 * AROUND));
         self.question.fault(node, &before, numbers);
@@ -246,7 +246,7 @@ impl Run {
         let dropped = self.stage.mirror.dropped()?;
         ensure!(
             dropped.iter().all(|it| *it == 0),
-            "the mirror dropped {dropped:?}: too slow"
+            "the mirror dropped {dropped:?}: the machine is too slow"
         );
         let begun = Instant::now();
         self.question.end_part(&self.owners);

@@ -1,5 +1,5 @@
-//! Processes and machines die or hang. The packets that this costs are the packets that the
-//! analyzer reports as lost.
+//! Processes and machines die or hang. The analyzer must report as lost exactly the packets that
+//! are lost by this.
 
 use std::process::Command;
 use std::thread;
@@ -23,8 +23,8 @@ const BEFORE: Duration = Duration::from_secs(1);
 
 /// How many packets were lost according to the analyzer, at least and at most: by the nodes, on the
 /// way to the analyzer, and at the analyzer's disk. Records that were lost on the way may be copies
-/// of packets that another node captured too. So the lower bound leaves out as many of them as
-/// there were doubles.
+/// of packets that another node captured too. So the number of doubles is subtracted from the lower
+/// bound.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
     let others = line.number("export")? + line.number("analyzer")?;
@@ -34,7 +34,7 @@ pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
 }
 
 /// Asserts that the files have a packet twice only if the analyzer counts it as unchecked, and that
-/// as many packets are missing as the analyzer reports as lost.
+/// the number of missing packets is the number that the analyzer reports as lost.
 pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;

@@ -22,7 +22,7 @@ const SECOND: &str = "udp[8] & 3 = 1 or udp[8] & 3 = 2";
 /// The time before and after the filter is replaced.
 const BEFORE: Duration = Duration::from_millis(500);
 
-/// Packets at this distance from the change certainly came before it, or after it.
+/// Packets this far from the change, by their numbers, certainly came before or after it.
 const SURE: u64 = 1000;
 
 /// Packets that the nodes' filters dropped, according to their metrics.
@@ -88,7 +88,7 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     Ok((line, times.collect()))
 }
 
-/// Asserts for each of these numbers how often its packet was captured. The packet's class decides.
+/// Asserts how often these packets were captured. `wanted` returns the number for a class.
 fn assert_times(times: &[u64], from: u64, to: u64, wanted: impl Fn(u64) -> Option<u64>) {
     let all = (0..).zip(times.iter().copied());
     for (number, found) in all.filter(|(number, _)| (from..to).contains(number)) {

@@ -43,7 +43,7 @@ pub(crate) fn sender(devices: &[&str], first: u64, rate: u64) -> Sender {
     }
 }
 
-/// Drains a node and undoes this, while packets come. Returns the numbers of the packets that came
+/// Drains a node and restores it, while packets come. Returns the numbers of the packets that came
 /// while no buckets moved.
 fn drain(stage: &mut Stage) -> Result<Vec<Range<u64>>> {
     let name = id(1);

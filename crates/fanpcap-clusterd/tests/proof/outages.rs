@@ -74,9 +74,9 @@ fn a_node_that_was_cut_off_comes_back_and_no_packet_is_there_twice() {
 /// Stops the agents of two nodes, and waits until their leases have ended.
 ///
 /// Each agent renews its lease at its own times. A node whose lease ends 100 ms before the other
-/// node's lease would count as dead alone. When etcd starts, it gives all leases their full time
-/// again ([`fanpcap_etcd::Client::grant`]). So after a restart of etcd the two leases end at the
-/// same time.
+/// node's lease would be the only one that counts as dead. When etcd starts, it gives all leases
+/// their full time again ([`fanpcap_etcd::Client::grant`]). So after a restart of etcd the two
+/// leases end at the same time.
 fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
     for node in nodes {
         stage.signal(node, "STOP")?;

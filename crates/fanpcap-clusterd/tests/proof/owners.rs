@@ -23,7 +23,7 @@ impl Stage {
         Ok(topology.context("a topology")?.1.selection)
     }
 
-    /// Which node has each bucket, if no bucket moves; and the topology's number.
+    /// The owner of each bucket, or `None` while buckets move; and the topology's number.
     pub(crate) fn owners(&self) -> Result<(Option<Owners>, u64)> {
         let Ok(topology) = self.ask(&["topology", "--json"]) else {
             return Ok((None, 0));
@@ -41,7 +41,7 @@ impl Stage {
         Ok((Some(owners.iter().map(of_slot).collect()), revision))
     }
 
-    /// Waits until exactly these nodes have buckets, and all of them capture by that topology.
+    /// Waits until exactly these nodes have buckets, and all of them capture by the new topology.
     pub(crate) fn await_owners(&self, nodes: &[usize]) -> Result<Owners> {
         let wanted: Vec<String> = nodes.iter().map(|node| id(*node)).collect();
         let is_done = |owners: &Owners| {
@@ -53,8 +53,8 @@ impl Stage {
         self.await_topology(is_done)
     }
 
-    /// Waits until `wanted` returns `true` for the owners, and all nodes with buckets capture by
-    /// that topology.
+    /// Waits until `wanted` returns `true` for a topology's owners, and all owners capture by this
+    /// topology.
     pub(crate) fn await_topology(&self, wanted: impl Fn(&Owners) -> bool) -> Result<Owners> {
         let settled = await_for("the topology", PATIENCE, || {
             thread::sleep(LOOK);
@@ -84,7 +84,7 @@ impl Stage {
         settled.with_context(|| self.output())
     }
 
-    /// Waits until a node has no buckets, or is giving them away. Returns when that was seen.
+    /// Waits until a node has no buckets, or is giving them away. Returns the time.
     pub(crate) fn await_new_owners(&self, node: usize) -> Result<Instant> {
         let id = id(node);
         await_for("new owners", PATIENCE, || {

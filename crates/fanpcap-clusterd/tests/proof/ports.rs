@@ -13,9 +13,9 @@ use crate::wire::Sender;
 /// Records go to the analyzer, which acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// Waits until the analyzer reports the node's port. Asserts that as many packets are missing in
-/// the files as the analyzer reports as lost. On a busy machine other ports may lose packets too,
-/// and are then reported too.
+/// Waits until the analyzer reports the node's port. Asserts that the number of packets missing in
+/// the files is the number that the analyzer reports as lost. On a busy machine other ports may
+/// lose packets too, and are then reported too.
 fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<Line> {
     let named = |line: &Line, node| {
         let found = line.verdict(&id(node));

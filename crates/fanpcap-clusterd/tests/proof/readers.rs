@@ -1,4 +1,4 @@
-//! tcpdump on the nodes, started like any user starts it, and the packets that it captures.
+//! tcpdump on the nodes, started as any user starts it, and the packets that it captures.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};

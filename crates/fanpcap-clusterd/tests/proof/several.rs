@@ -117,7 +117,7 @@ fn assert_own_buckets(stage: &Stage, packets: &[Vec<u64>; 2]) -> Result<()> {
         let strange = buckets.filter(|bucket| bucket % 2 != place).count();
         ensure!(
             strange == 0,
-            "analyzer {place} has {strange} packets of others' buckets"
+            "analyzer {place} has {strange} packets of the other's buckets"
         );
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::legs;
 use crate::readers::Reader;
 use crate::wire::{RATE, Sender};
 
-/// The time limit for whatever the cluster does on a busy machine.
+/// The time limit for each step of the cluster, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = LIMIT;
 
 /// The time between two looks at the cluster's state.
@@ -242,7 +242,7 @@ impl Stage {
         end(&mut self.agents[node].take().context("no agent runs")?)
     }
 
-    /// Sends a signal to the agent of a node, such as STOP.
+    /// Sends a signal, such as STOP, to the agent of a node.
     pub(crate) fn signal(&self, node: usize, name: &str) -> Result<()> {
         let agent = self.agents[node].as_ref().context("no agent runs")?;
         member::signal(agent.id(), name)

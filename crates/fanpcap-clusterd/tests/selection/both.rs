@@ -176,7 +176,7 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     for number in 0..count as u64 {
         let tape = tape((seed << 20) | number, 420);
         let mut draw = Draw::new(&tape);
-        // A few of the other packets have content that no type announces, or are edge cases.
+        // A few other packets have content that does not match their type, or are edge cases.
         let packet = match number % 5 {
             0 => packets::labelled(&mut draw),
             1 => edge(&mut draw),
@@ -205,7 +205,7 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
 }
 
 /// A frame that the BPF program reads on its fast path, or that just fails one of the conditions
-/// for that: the type, the first byte, the length in the header, or the actual length.
+/// for this path: the type, the first byte, the length in the header, or the actual length.
 fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
     let mut frame = draw.bytes(12);
     if draw.one_in(4) {

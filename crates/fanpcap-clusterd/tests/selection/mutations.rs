@@ -93,10 +93,9 @@ fn find(program: &Program, device: u32) {
         }
     }
     println!("{found} found, {refused} refused, not found: {missed:?}");
-    // Some changes have no effect. They send a packet to the same result by the slow path, or count
-    // in the shared counters. They set a value that is set again, or they change code that this key
-    // does not use. The last one sends packets under the claim `Mine` along the path for the claim
-    // `Shared`. The BPF program no longer counts shared packets, so both paths only pass the
-    // packet.
+    // Some changes have no effect: the slow path gives the same result, a packet is counted in the
+    // shared counters, a value is set again later, or this key does not use the code. One change
+    // sends packets under the claim `Mine` along the path for the claim `Shared`. The BPF program
+    // no longer counts shared packets, so both paths only pass the packet.
     assert!(found > 70 && missed.len() <= 17, "{missed:?}");
 }

@@ -16,9 +16,9 @@ pub(super) struct Collector {
     exporter: Exporter,
     connection: CollectorConnection,
     transport: Transport,
-    /// When the last message was sent that was not full.
+    /// When the last message that was not full was sent.
     flushed: Duration,
-    /// When the templates were sent that the collector needs first.
+    /// When the templates were sent, which the collector needs first.
     opened: Duration,
     /// The topology whose selectors were exported, and the time of that export. A collector that
     /// was restarted since then lacks the selectors.
@@ -114,7 +114,7 @@ impl Collector {
         self.flushed = now;
     }
 
-    /// Packets in messages, left out, and cut, and messages that the collector did not get.
+    /// Packets that were sent, left out, and cut; and messages that the collector did not get.
     pub(super) fn counts(&self) -> [u64; 4] {
         let Totals {
             packets,

@@ -45,8 +45,8 @@ impl Target {
         }
         let schemes = SCHEMES.map(|(scheme, ..)| scheme).join(", ");
         bail!(
-            "--export {text}: this is no target of an export; write HOST:PORT behind one of \
-             {schemes}"
+            "--export {text}: this is no target of an export; write one of {schemes}, and then \
+             HOST:PORT"
         )
     }
 }

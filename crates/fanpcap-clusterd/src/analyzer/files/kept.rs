@@ -31,7 +31,7 @@ pub(in super::super) struct Retention {
     pub(in super::super) files: Option<usize>,
     /// Maximum number of bytes of all files together.
     pub(in super::super) bytes: Option<u64>,
-    /// Minimum of free bytes on the file system. With it, a full disk also removes old files.
+    /// Minimum number of free bytes on the disk. With it, old files also go when the disk is full.
     pub(in super::super) free: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ struct FreedSpace {
 }
 
 impl FreedSpace {
-    /// The number of free bytes at `now`, when the file system shows `free` bytes.
+    /// How many bytes are free: `free` bytes according to the file system, and hidden ones.
     fn free(&mut self, free: u64, now: u64) -> u64 {
         let grown = free.saturating_sub(self.shown);
         self.shown = free;
@@ -103,7 +103,7 @@ impl KeptFiles {
         self.retire(None, now)
     }
 
-    /// Keeps to the limits while the file `open` is written. The file will have this many bytes.
+    /// Keeps to the limits while a file is written. `open` is its path and its next size in bytes.
     pub(super) fn during_file(&mut self, open: (&Path, u64), now: u64) -> io::Result<()> {
         let is_over = |most: u64| self.finished.saturating_add(open.1) > most;
         if self.retention.bytes.is_some_and(is_over) || self.lack(now)? > 0 {
@@ -153,7 +153,7 @@ impl KeptFiles {
         Ok(())
     }
 
-    /// How many bytes are missing to the required free space.
+    /// How many bytes must be freed to reach the required free space.
     fn lack(&mut self, now: u64) -> io::Result<u64> {
         let Some(least) = self.retention.free else {
             return Ok(0);
@@ -181,8 +181,8 @@ impl KeptFiles {
             Err(error) => {
                 self.stuck.insert(old.path.clone());
                 streams::note(&format!(
-                    "fanpcap analyzer: cannot remove {}: {error}: remove it, or there is more in \
-                     files than there should be\n",
+                    "fanpcap analyzer: cannot remove {}: {error}: remove it, or the files exceed \
+                     the limits\n",
                     old.path.display()
                 ));
                 false

@@ -20,7 +20,7 @@ use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// Nanoseconds after the first packet in which nodes may repeat the last analyzer's batches.
+/// For this many nanoseconds from the first packet, nodes may repeat the last analyzer's batches.
 const LONG: u64 = 600_000_000_000;
 
 /// Every block is shorter than this. So if consecutive blocks together are at least this long, they
@@ -109,7 +109,7 @@ fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Does the same for a stream that can only be read from its beginning.
+/// Like [`end_of`], for a stream that can only be read from its beginning.
 fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let most = most & !3;
     let room = usize::try_from(most).unwrap_or(usize::MAX);

@@ -105,7 +105,7 @@ impl Both {
         self.records_of(node, (seconds, 0), count);
     }
 
-    /// Does the same with records that were captured `ago` seconds ago.
+    /// Like [`Both::records`], with records that were captured `ago` seconds ago.
     fn records_of(&mut self, node: u32, (seconds, ago): (u64, u64), count: u64) {
         let now = BEGIN + seconds * SECOND;
         let new = || BatchBuilder::new(head(node, Kind::Records), 1 << 15, 1);
@@ -155,7 +155,7 @@ impl Both {
         }
     }
 
-    /// The packets of `node` that are known to be lost on the way, and those of all nodes.
+    /// How many packets of `node`, and of all nodes, are known to be lost on the way.
     fn export(&self, node: u32) -> (u64, u64) {
         let (missing, total) = self.node_reports.missing(&self.analyzer);
         (missing.get(&NodeId(node)).copied().unwrap_or(0), total)
@@ -210,7 +210,7 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let account = both.node_reports.account();
     assert_eq!(account.since, BEGIN);
     assert_eq!(account.nodes.len(), 1);
-    // The analyzer started amid traffic. So the packets of one or two reports may have come before.
+    // The analyzer started amid traffic, so it may have missed the packets of one or two reports.
     let total = account.total;
     let holds = |span: Span, truth: i64| span.least <= truth && truth <= span.most;
     assert!(holds(total.offered, 8 * 95), "{total:?}");
@@ -380,7 +380,7 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
                     2 => -hour,
                     _ => 0,
                 },
-                // The begin of the counters does not change when the clock is set.
+                // The beginning of the counters does not change when the clock is set.
                 age: if node == 2 { hour } else { 0 },
                 seen: 9 * seconds.min(25),
                 captured: 3 * seconds.min(25),

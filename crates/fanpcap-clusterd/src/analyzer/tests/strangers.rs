@@ -11,7 +11,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Connects, and sends a piece twenty times a second. Returns whether the analyzer ends the
+/// Connects, and sends the pieces, twenty a second. Returns whether the analyzer ends the
 /// connection.
 fn is_ended_after<'a>(listen: SocketAddr, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut stream = TcpStream::connect(listen).unwrap();
@@ -62,7 +62,7 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
     assert!(is_ended(listen, &beginning()));
 }
 
-/// A report of another version of fanpcap, and a damaged report, do not count as a stranger's.
+/// A report of another version of fanpcap, and a damaged report, do not come from strangers.
 #[test]
 fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
     let listen = free_address();

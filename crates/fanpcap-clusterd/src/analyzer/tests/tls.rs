@@ -149,7 +149,7 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     assert_eq!(close(&mut analyzer_loop, vec![node]), [(10, 0)]);
 }
 
-/// A measurement in a release build with `FANPCAP_HEADERS=20000000`.
+/// In a release build with `FANPCAP_HEADERS=20000000`, this test is a measurement.
 #[test]
 fn headers_a_second_by_certificates() {
     let Some(authority) = Authority::new() else {

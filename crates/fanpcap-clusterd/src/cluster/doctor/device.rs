@@ -83,8 +83,8 @@ pub(super) fn tag_taker(device: &str) -> Finding {
         effect: "loses",
         place: device.to_owned(),
         what: "it takes VLAN tags out of frames, and the cluster has a filter".to_owned(),
-        why: "the filter reads tagged packets as if they had no tag: it drops or passes others than \
-              on nodes that leave the tags in",
+        why: "the filter reads tagged packets as if they had no tag: it drops or passes other \
+              packets than on nodes whose devices leave the tags in",
         fix: vlan_tags::command(device),
     }
 }
@@ -93,9 +93,9 @@ pub(super) fn tag_taker(device: &str) -> Finding {
 fn silent(device: &str, silence: &str) -> Finding {
     let fix = match silence {
         "is down" => format!("ip link set {device} up"),
-        _ => format!(
-            "ethtool {device}    # shows the link; see to its other end: tap, switch, cable"
-        ),
+        _ => {
+            format!("ethtool {device}    # shows the link; check its other end: tap, switch, cable")
+        }
     };
     Finding {
         name: "silent-device",

@@ -21,8 +21,8 @@ pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
         format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
     });
     let versions = differing(rows, |setup| Some(setup.version.to_string()));
-    let versions =
-        versions.map(|they| format!("nodes differ in version: {they}: end the upgrade of all"));
+    let versions = versions
+        .map(|they| format!("nodes differ in version: {they}: install the same version on all"));
     let devices = differing(rows, |setup| Some(setup.devices?.to_string()));
     let devices = devices.map(|they| {
         format!(
@@ -34,8 +34,8 @@ pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
         let (own, by) = (row.setup()?.key, by?);
         (own != by).then(|| {
             format!(
-                "the settings of node {} say 'select = {}', and the cluster selects by '{}', as its \
-                 coordinator says: write the same into all files",
+                "the settings of node {} say 'select = {}', but the cluster selects by '{}', as \
+                 its coordinator's settings say: write the same value into all files",
                 row.node,
                 own.name(),
                 by.name()

@@ -1,4 +1,4 @@
-//! The status of several clusters behind a packet broker: each, and the sums over all nodes.
+//! The status of several clusters behind a packet broker: each cluster's, and all sums.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -82,11 +82,11 @@ control messages refused (seal): 5
 
 something is wrong
 
-node 00000002 is silent and has buckets: if it is dead, their packets are missed, and 'fanpcap \
-cluster drain 00000002' gives them to the others
+node 00000002 is silent and has buckets: if it is dead, packets of these buckets are missed, and \
+'fanpcap cluster drain 00000002' gives the buckets to other nodes
 
-node 00000009 is not in the cluster, and an earlier command still holds for it: undo it by 'fanpcap \
-cluster drain 00000009 --undo' or 'fanpcap cluster weight 00000009'
+node 00000009 is not in the cluster, and an earlier command for it still has effect: undo this by \
+'fanpcap cluster drain 00000009 --undo' or 'fanpcap cluster weight 00000009'
 ";
     assert_eq!(table("lab", &status()), expected);
 }
@@ -99,7 +99,7 @@ fn a_node_that_stays_behind_is_named_with_the_remedy() {
     status.view.topology = Some((Revision(9), Box::new(stable)));
     let table = table("lab", &status);
     assert!(
-        table.contains("node 00000003 is behind: if it stays so"),
+        table.contains("node 00000003 is behind: if it stays behind"),
         "{table}"
     );
     assert!(!table.contains("node 00000001 is behind"), "{table}");
@@ -136,9 +136,9 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
     for line in [
         "00000003  behind        1        0    1365  capture 52    0.2.0    10.0.0.1:7001",
         "nodes differ in mode: distribution, but capture 52 of 00000003: write the same",
-        "nodes differ in version: 0.1.0, but 0.2.0 of 00000003: end",
+        "nodes differ in version: 0.1.0, but 0.2.0 of 00000003: install",
         "nodes differ in their number of devices: 2, but 1 of 00000003: a node misses",
-        "the settings of node 00000003 say 'select = flow', and the cluster selects by 'packet'",
+        "the settings of node 00000003 say 'select = flow', but the cluster selects by 'packet'",
     ] {
         assert!(table.contains(&format!("\n{line}")), "{line} in {table}");
     }

@@ -37,7 +37,7 @@ fn what_is_not_set_has_the_papers_values() {
     let asked = format!("{EMBEDDED}select = packet\n");
     assert_eq!(parsed(&asked).selection.key, SelectionKey::Packet);
     assert_eq!(conf.dwell, Duration::from_millis(250));
-    // Not the paper's transport, UDP, whose datagrams may be lost.
+    // The default is not the paper's transport, UDP, whose datagrams may be lost.
     assert_eq!(conf.transport, RecordTransport::Tcp);
 }
 

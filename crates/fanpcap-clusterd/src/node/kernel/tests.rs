@@ -15,7 +15,7 @@ use super::*;
 const CLUSTER: u32 = 7;
 
 /// Takes devices over. A child process of another test has a copy of each lock until it runs its
-/// program, also of a lock whose kernel was dropped here.
+/// program. So a lock may stay for a moment after its `Kernel` was dropped.
 fn take(devices: &[Device], action: Action) -> Result<Kernel> {
     await_for("the locks of devices", LIMIT, || {
         match Kernel::take(devices.to_vec(), CLUSTER, action) {
@@ -253,7 +253,7 @@ fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
         kernel.load(&assignment(2)).unwrap_err();
         drop(kernel);
         assert_eq!(runs(&legs[0])?, before);
-        // For an agent with only this device, everything is as before, too.
+        // An agent with only this device also finds everything as before.
         let mut kernel = one()?;
         assert_eq!(kernel.revision(), Some(Revision(1)));
         assert_eq!(packet(&kernel), (pass, [2, 0]));

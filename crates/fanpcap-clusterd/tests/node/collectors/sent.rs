@@ -66,8 +66,8 @@ pub(super) fn plain(numbers: Range<u64>) -> Result<Vec<Sent>> {
     Ok(frames.map(plain).collect())
 }
 
-/// Frames with these numbers, of which an eighth have a VLAN tag, and an eighth are not IP. Of a
-/// further eighth, IPv4 packets are sent in fragments.
+/// Frames with these numbers. Of eight frames, one has a VLAN tag, one is not IP, and one is sent
+/// in fragments if it is IPv4.
 pub(super) fn mixed(numbers: Range<u64>) -> Result<Vec<Sent>> {
     let mut all = Vec::new();
     for frame in Stage::frames(numbers)? {
@@ -98,8 +98,8 @@ pub(super) fn mixed(numbers: Range<u64>) -> Result<Vec<Sent>> {
     Ok(all)
 }
 
-/// Sends frames slowly. An analyzer exports at once all packets that it sorts within 50 ms, so
-/// faster packets would overflow the collectors' sockets.
+/// Sends frames slowly. An analyzer exports the packets of 50 ms in one burst, so faster packets
+/// would overflow the collectors' sockets.
 pub(super) fn send(frames: &[Sent]) -> Result<Sums> {
     let injector = Injector::open(WIRE)?;
     for part in frames.chunks(8) {

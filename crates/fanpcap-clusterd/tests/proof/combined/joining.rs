@@ -33,7 +33,7 @@ impl Stage {
         let is_there = nodes.iter().any(|it| it["node"] == id(node).as_str());
         ensure!(
             !is_there,
-            "{} had buckets before its tcpdump: too slow",
+            "{} got buckets before its tcpdump started: the machine is too slow",
             id(node)
         );
         Ok(node)

@@ -53,8 +53,8 @@ impl Question {
     }
 
     /// Notes that a node was dead, hung or blind, or joined, while these packets came. The buckets
-    /// that it had at that time are in question. Of the other buckets that it has in this part of
-    /// the run, packets are in question that came while the buckets moved.
+    /// that it had at that time are in question. Of its other buckets in this part of the run, the
+    /// packets that came while the buckets moved are in question.
     pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         let name = Some(id(node));
         let own = owners.iter().map(|owner| *owner == name);

@@ -35,7 +35,7 @@ fn beacons_of_nodes_with_wrong_clocks_are_put_on_the_analyzers_clock() {
     }
 }
 
-/// So small a difference may come from the clock or from the transmission time of the reports.
+/// A difference this small may come from the clock or from the transmission time of the reports.
 #[test]
 fn a_clock_that_is_a_little_ahead_is_not_corrected() {
     let ahead = i64::try_from(SKEW).unwrap();

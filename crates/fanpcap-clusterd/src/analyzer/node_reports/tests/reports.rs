@@ -18,8 +18,8 @@ fn reports_of_another_part_wait_for_the_same_list_of_analyzers() {
     };
     for seconds in 0..12 {
         both.report(1, at(seconds));
-        // The node does not have the new list of analyzers, and reports all buckets. The analyzer
-        // would know less about half of these buckets than before.
+        // Node 2 does not have the new list of analyzers yet, so it reports all buckets. The
+        // analyzer must ignore these reports.
         let part = std::mem::replace(&mut both.node_reports.part, Part::WHOLE);
         let stranger = both.message(2, at(seconds));
         both.node_reports.part = part;
