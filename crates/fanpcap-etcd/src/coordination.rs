@@ -10,8 +10,8 @@
 //! | `desired` | the operator | nodes to drain, and weights |
 //!
 //! A topology is written by a transaction. The transaction compares the create revision of the
-//! leader's key and the mod revision of the topology. So a coordinator that has lost its lease
-//! can't replace a newer topology, and neither can a late call.
+//! leader's key and the mod revision of the topology. So neither a coordinator that has lost its
+//! lease nor a late call can replace a newer topology.
 
 mod names;
 mod record;

@@ -1,7 +1,7 @@
 //! Elections with the keys of etcd's own clients, so that `etcdctl elect` sees them.
 //!
 //! A candidate has a key below the election's name, under its lease. The one whose key was created
-//! first leads. Their create revisions order all leaders (`clientv3/concurrency`).
+//! first leads. All leaders are ordered by their keys' create revisions (`clientv3/concurrency`).
 
 use crate::client::Client;
 use crate::error::CallError;
@@ -17,7 +17,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The condition that this candidate's key exists: as long as it does, a leader leads.
+    /// The condition that this candidate's key exists. A leader leads as long as its key exists.
     pub fn still_stands(&self) -> Compare {
         Compare::CreateRevision(self.key.clone(), self.create_revision)
     }

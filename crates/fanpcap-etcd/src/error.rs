@@ -31,7 +31,7 @@ pub struct CallError {
 pub enum Failure {
     /// The endpoint did not answer in time.
     Unreachable,
-    /// The client does not trust the endpoint's certificate, or the endpoint the client's.
+    /// The client does not trust the endpoint's certificate, or is not trusted by the endpoint.
     Certificate,
     /// etcd refused the call with this status code of gRPC.
     Refused(u32),
@@ -116,7 +116,7 @@ pub enum SetupError {
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
     Pem(PathBuf, &'static str),
-    /// The second file's key is not that of the first one's certificate, or its type is unknown.
+    /// The second file's key is of unknown type, or does not match the first file's certificate.
     Pair(PathBuf, PathBuf),
 }
 
@@ -126,7 +126,7 @@ impl fmt::Display for SetupError {
             Self::Endpoints => {
                 write!(
                     f,
-                    "etcd needs endpoints, all by https and with a CA, or none"
+                    "give at least one endpoint of etcd: all by https and with a CA, or all by http"
                 )
             }
             Self::Endpoint(text) => write!(

@@ -10,8 +10,8 @@ use crate::watch::{Change, Watch, WatchEnd};
 
 /// A copy of a range of keys, which follows the changes in etcd.
 ///
-/// If a watch is silent, its member may have been stopped or cut off. So a silence of
-/// [`crate::Limits::quiet`] ends the watch. The next watch uses an endpoint that answers, and
+/// If a watch is silent, the member that serves it may have been stopped or cut off. So a silence
+/// of [`crate::Limits::quiet`] ends the watch. The next watch uses an endpoint that answers, and
 /// continues after the last revision that was received.
 #[derive(Debug)]
 pub struct Follower {
@@ -40,7 +40,7 @@ impl Follower {
         &self.copy
     }
 
-    /// Waits for changes, with etcd at most [`crate::Limits::quiet`]. Returns whether any came.
+    /// Waits at most [`crate::Limits::quiet`] if etcd answers. Returns whether changes came.
     ///
     /// # Errors
     /// etcd is out of reach, or refuses the call. The copy stays, and the next call tries again.
@@ -54,7 +54,7 @@ impl Follower {
             none => {
                 let watch = self.client.watch(&self.keys, revision + 1)?;
                 // Either the store was restored from a backup, or this member is behind the others.
-                // Reading the range, which needs a majority, shows which.
+                // Reading the range from a majority of the members shows what is true.
                 if watch.began < revision {
                     return self.read_if_older(revision);
                 }

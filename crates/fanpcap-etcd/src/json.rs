@@ -1,4 +1,4 @@
-//! The JSON of etcd's gateway: bytes in base64, 64-bit numbers as strings, and no zeros.
+//! The JSON of etcd's gateway: bytes in base64, 64-bit numbers as strings, zeros left out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

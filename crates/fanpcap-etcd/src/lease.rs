@@ -20,9 +20,9 @@ struct Granted {
 }
 
 impl Client {
-    /// Grants a new lease that lasts at least `ttl`, in whole seconds, if it is not kept alive.
-    /// etcd grants at least 1.5 times its election timeout. When etcd's leader changes, etcd gives
-    /// each lease its full time again.
+    /// Grants a new lease. If it is not kept alive, it lasts at least `ttl`, in whole seconds. etcd
+    /// grants at least 1.5 times its election timeout. When etcd's leader changes, etcd gives each
+    /// lease its full time again.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call. If only the answer was lost, the

@@ -22,7 +22,7 @@ const MESSAGE: u64 = 16 << 20;
 pub enum Change {
     /// The key now has this value.
     Put(KeyValue),
-    /// The key was deleted at that revision.
+    /// The key was deleted at this revision.
     Delete(Vec<u8>, i64),
 }
 
@@ -46,7 +46,7 @@ pub struct Watch {
 /// The reason why a watch has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchEnd {
-    /// etcd has compacted revisions that the watch needs: read the range, and watch from there.
+    /// etcd has compacted revisions that the watch needs: read the range, then watch again.
     Compacted,
     /// Nothing came for [`crate::Limits::quiet`], or the connection broke.
     Broken(CallError),
@@ -132,7 +132,7 @@ impl Client {
             return Err(watch.refused(&first.cancel_reason));
         }
         if !first.created {
-            return Err(watch.failed(Failure::Answer, "a watch that does not begin"));
+            return Err(watch.failed(Failure::Answer, "the watch does not begin"));
         }
         Ok(watch)
     }

@@ -58,7 +58,7 @@ pub struct CoordinatorLink {
     view: View,
     has_reached: bool,
     /// The revision of the topology, if this version can't read it. Then this coordinator does not
-    /// stand for election, because one of another version may be able to read it.
+    /// stand for election, because a coordinator of another version may be able to read it.
     unreadable: Option<Revision>,
     /// Why etcd refuses calls now, or why etcd was never in reach; `None` if it is in reach.
     denied: Option<String>,

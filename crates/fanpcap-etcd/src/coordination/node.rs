@@ -129,7 +129,7 @@ struct Keeper {
     /// When etcd last answered.
     reached: Option<Instant>,
     was_reached: bool,
-    /// The last refusal that was reported, as long as it is valid.
+    /// The last refusal that was reported, while it is valid.
     refusal: Option<Refusal>,
     ended: Arc<AtomicBool>,
     follows: bool,

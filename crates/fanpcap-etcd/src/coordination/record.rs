@@ -20,8 +20,8 @@ use crate::kv::{Keys, Replaced};
 /// Maximum size of a value, except of a topology, in bytes.
 const VALUE: usize = 16 << 10;
 
-/// When a value is read, the maximum number of drained nodes, and of nodes with weights. Operators'
-/// commands write at most half as many.
+/// Maximum number of drained nodes, and of nodes with weights, in a value that is read. Operators'
+/// commands write at most half of this number.
 const MOST: usize = 2 * NODES;
 
 /// How often a change is tried again because another client was faster.
@@ -112,7 +112,7 @@ pub struct Desired {
     others: Map<String, Value>,
 }
 
-/// The value of [`Desired`]. Node ids have 8 hexadecimal digits, as everywhere.
+/// The value that stores a [`Desired`]. Node ids have 8 hexadecimal digits, as everywhere.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct DesiredRecord {
@@ -132,7 +132,7 @@ impl Desired {
         let Some(kv) = client.range(&Keys::One(key.clone()))?.kvs.pop() else {
             return Ok((Self::default(), 0));
         };
-        let reason = "the value is not one of this version's";
+        let reason = "this version can't read the value";
         let desired = Self::from_value(&kv.value).ok_or_else(|| {
             CallError::new(Failure::Answer, String::from_utf8_lossy(&key), reason)
         })?;
@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(
                 again,
                 Some(desired),
-                "nothing is added that it would not know"
+                "no field is added that an earlier version does not know"
             );
         }
         // Every version writes these fields. A value with fewer fields is not valid.

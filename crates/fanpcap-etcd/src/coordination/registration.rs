@@ -41,7 +41,7 @@ pub(super) struct Registration {
     rounds: u32,
     taken_since: Option<Instant>,
     is_outside: bool,
-    /// Whether the node has stored a key that says that another machine has its id.
+    /// Whether the node has noted in etcd that another machine has its id.
     has_noted: bool,
 }
 
@@ -137,7 +137,7 @@ impl Registration {
         Ok(())
     }
 
-    /// The number of the lease. If etcd no longer knows it, that of a new one, without keys yet.
+    /// Returns the lease's number. If etcd has lost the lease, grants a new one, without keys yet.
     fn keep_lease(&mut self) -> Result<i64, CallError> {
         let (lease, is_new) = self.lease.keep()?;
         if is_new {
@@ -185,7 +185,7 @@ impl Registration {
                     if other.map(|other| other.boot) != Some(said.boot) {
                         return Ok(false);
                     }
-                    // The key is of this node, before its program was started again.
+                    // This node stored the key before its process was restarted.
                     self.said.revision = kv.mod_revision;
                 }
             }

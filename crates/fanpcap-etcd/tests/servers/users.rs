@@ -132,7 +132,7 @@ fn a_wrong_password_is_told_at_once() -> Result<()> {
         set_up(&etcd)?;
         let mut node = node(&as_user(&etcd, "node", "wrong")?, TTL, 1)?;
         let refused = (0..50).find_map(|_| node.poll(Duration::from_millis(100)).err());
-        let refused = refused.context("it was not told")?.to_string();
+        let refused = refused.context("the refusal was not reported")?.to_string();
         ensure!(refused.contains("invalid user ID or password"), "{refused}");
         let mut leader = coordinator(&settings(&etcd)?, TTL, "one")?;
         let refused = (0..50).find_map(|_| match leader.poll(Duration::from_millis(100)) {
