@@ -40,7 +40,7 @@ fn run() -> Result<ExitCode> {
 fn show() -> Result<()> {
     tell(&format!(
         "Machines in network namespaces behind a mirror port: each sees all packets, {RATE} a\n\
-         second. On each, 'fanpcap node' drops what is another's, and tcpdump captures the rest.\n\
+         second. On each, 'fanpcap node' drops other nodes' packets; tcpdump captures the rest.\n\
          An etcd of three members, and two coordinators."
     ))?;
     let (stage, reports) = Stage::new()?;
@@ -71,7 +71,7 @@ struct Story {
     stage: Stage,
     /// The number of the next packet.
     next: u64,
-    /// A node that has died, with the time of its death; `None` when its end is recorded in the
+    /// A node that has died, with the time of its death; `None` once its end is recorded in the
     /// account.
     dead: Option<(usize, u64)>,
 }
@@ -189,7 +189,7 @@ impl Story {
         ))?;
         ensure!(
             unaccounted == 0,
-            "{} packets were missed in all, but by the nodes' counts {told} were lost",
+            "{} packets were missed in total, but the nodes' counts say that {told} were lost",
             all.missed
         );
         Ok(())

@@ -209,7 +209,7 @@ impl Stage {
     /// acknowledged.
     ///
     /// # Errors
-    /// There is no such topology at the time limit.
+    /// No such topology came before the time limit.
     pub(crate) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
             let view = self.keys.borrow_mut().look()?.view;
