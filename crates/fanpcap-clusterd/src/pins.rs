@@ -139,7 +139,7 @@ impl DevicePins {
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
         let set = make(&self.pins, &program.to_string())?;
         for (name, object) in objects {
-            // A pin may exist: the kernel gives the number of a removed BPF program again.
+            // A pin may exist: the kernel may assign the number of a removed BPF program again.
             let _ = set.remove_file(OsStr::new(name));
             pin(&set, name, *object)?;
         }
@@ -349,7 +349,7 @@ fn place(name: &str) -> Result<Directory> {
 fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     let mount = root::enter(cluster, BPF)?;
     let is_directory = |name: &OsStr| mount.about(name).is_ok_and(|about| about.is_dir());
-    // The kernel keeps files of its own in the mounted file system; only directories are agents'.
+    // The mounted file system also has files of the kernel; only directories are of agents.
     let is_empty = !mount.names().any(|name| is_directory(&name));
     let is_mounted = bpf_fs::is_bpf(&mount.path_to(OsStr::new("."))?)?;
     drop(mount);

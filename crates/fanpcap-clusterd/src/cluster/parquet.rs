@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 }
 
 /// The columns: `time` in nanoseconds since 1970, the node's id, the bucket, the revision of the
-/// topology by which it was captured, the length on the wire, and the packet's first bytes.
+/// topology, the length on the wire, and the packet's first bytes.
 const COLUMNS: &str = "message record {
     required int64 time (TIMESTAMP(NANOS, true));
     required int32 node (INTEGER(32, false));

@@ -202,7 +202,7 @@ impl Attachment {
         }
     }
 
-    /// Detaches a selection that was just attached, because another device refuses its own.
+    /// Detaches a selection that was just attached, because another device refuses a selection.
     pub(super) fn withdraw(&mut self) -> Result<()> {
         let Some(link) = &self.link else {
             return Ok(());

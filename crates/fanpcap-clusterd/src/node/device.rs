@@ -93,9 +93,9 @@ impl Device {
     }
 }
 
-/// The number of receive queues with one CPU at a time, for a device of this kind with `queues`
-/// queues. The kernel runs a bond's BPF program at the bond's ports. Each port numbers its queues
-/// from 0, so several CPUs may serve queues with the same number.
+/// Like [`Device::queues`], for a device of this kind with `queues` queues. The kernel runs a
+/// bond's BPF program at the bond's ports. Each port numbers its queues from 0, so several CPUs may
+/// serve queues with the same number.
 fn queues_of(kind: &str, queues: u32) -> u32 {
     match kind {
         "bond" => 0,

@@ -25,7 +25,7 @@ pub(crate) struct ProgramSet {
     pub(crate) lanes: u32,
     /// How many bytes of each packet the node ships; 0 in distribution mode: it passes them on.
     pub(crate) bytes: u16,
-    /// When its counters were 0, in nanoseconds since 1970.
+    /// When the counters were 0, in nanoseconds since 1970.
     pub(crate) since: u64,
     /// A hash of the filter; 0 if there is no filter.
     pub(crate) filter: u64,

@@ -1,5 +1,5 @@
-//! Beacons show that a mirror port works, and how far nodes are apart. Only coordinators can send
-//! valid beacons.
+//! Beacons show that a mirror port works, and how far nodes are apart in time. Only coordinators
+//! can send valid beacons.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};

@@ -194,7 +194,7 @@ impl Run {
         self.stage.kill(node)?;
         self.weights[node] = 0;
         let before = self.follow(from)?;
-        // The analyzer can't know whether the node captures, until it counts the node as dead.
+        // Until the node counts as dead, the analyzer can't know whether the node captures.
         let mut numbers = self.since(from);
         numbers.end = numbers.end.max(from + packets(SILENT + 2 * AROUND));
         self.question.fault(node, &before, numbers);

@@ -30,7 +30,7 @@ const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 /// The packets that the previous analyzer wrote last.
 #[derive(Debug)]
 pub(super) struct WrittenPackets {
-    /// Its random seed prevents senders from constructing two packets with the same hash.
+    /// The hasher's random seed prevents senders from constructing two packets with the same hash.
     hasher: RandomState,
     /// How often each packet is in the files, by its hash.
     packets: HashMap<u64, u32>,

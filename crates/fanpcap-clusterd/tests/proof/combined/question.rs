@@ -19,8 +19,8 @@ struct Change {
     part: usize,
 }
 
-/// All changes so far. A part of the run ends with a pause in the traffic: then nothing new becomes
-/// uncertain for its packets.
+/// All changes so far. A part of the run ends with a pause in the traffic. After that, no further
+/// packets of the part become uncertain.
 #[derive(Default)]
 pub(super) struct Question {
     changes: Vec<Change>,
