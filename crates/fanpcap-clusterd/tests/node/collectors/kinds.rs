@@ -98,8 +98,8 @@ impl Kind {
     }
 
     /// What the collector must write for these frames. Two collectors count the length in the IP
-    /// header, and two count the length of the frame. For each frame that is not IP, nfacctd counts a
-    /// packet without bytes.
+    /// header, and two count the length of the frame. For each frame that is not IP, nfacctd counts
+    /// a packet without bytes.
     pub(super) fn expected(self, sums: &Sums) -> Written {
         let (packets, octets) = match self {
             Self::Nfacctd => (sums.frames, sums.ip_octets),
