@@ -101,6 +101,21 @@ fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
     }
 }
 
+/// Two coordinators lead at the same time. Without a majority of coordinators the embedded engine
+/// can't prevent this (decision 32), but the account tells how much it may have cost.
+#[test]
+fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
+    for seed in 0..20 {
+        let mut model = Model::new(seed, 3, false);
+        model.run(2 * SECOND, true);
+        model.apply(ModelEvent::Fork(1, 5));
+        assert_eq!(model.check(), Ok(()));
+        model.run(12 * SECOND, false);
+        assert!(model.doubles() > 100, "{}", model.doubles());
+        assert_eq!(model.check_at_rest(), Ok(()));
+    }
+}
+
 /// The buckets of a silent node move twice, just before another node dies.
 #[test]
 fn moves_of_a_silent_node_before_a_death_are_in_question() {

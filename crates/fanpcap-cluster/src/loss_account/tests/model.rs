@@ -33,6 +33,7 @@ const OFFLINE: u64 = 5 * SECOND;
 #[derive(Clone, Copy)]
 struct Table {
     revision: u64,
+    epoch: u64,
     owners: [usize; USED],
     new_owners: [usize; USED],
 }
@@ -114,6 +115,7 @@ impl Model {
         let owners = std::array::from_fn(|bucket| bucket % nodes);
         let table = Table {
             revision: 1,
+            epoch: 1,
             owners,
             new_owners: owners,
         };
@@ -218,11 +220,12 @@ impl Model {
         };
         let Table {
             revision,
+            epoch,
             owners: old,
             new_owners: new,
         } = self.table;
         let topology = Topology {
-            epoch: revision,
+            epoch,
             selection: Selection::default(),
             nodes: (0..self.nodes.len()).map(entry).collect(),
             owners: owners(old),

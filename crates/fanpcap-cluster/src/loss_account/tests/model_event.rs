@@ -19,6 +19,9 @@ pub(super) enum ModelEvent {
     Hang(u8, u8),
     /// A node's port delivers nothing for this many seconds.
     Blind(u8, u8),
+    /// For this many seconds a node follows another coordinator than the other nodes do. Each
+    /// coordinator gives all buckets to the nodes that it reaches.
+    Fork(u8, u8),
 }
 
 impl ModelEvent {
@@ -42,6 +45,7 @@ impl ModelEvent {
             any::<u8>().prop_map(Self::Pause),
             (any::<u8>(), 1..12_u8).prop_map(|(node, seconds)| Self::Hang(node, seconds)),
             (any::<u8>(), 1..8_u8).prop_map(|(node, seconds)| Self::Blind(node, seconds)),
+            (any::<u8>(), 1..12_u8).prop_map(|(node, seconds)| Self::Fork(node, seconds)),
         ]
     }
 }

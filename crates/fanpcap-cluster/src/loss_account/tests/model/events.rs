@@ -31,6 +31,7 @@ impl Model {
             }
             ModelEvent::Hang(which, seconds) => self.hang(at(which), seconds),
             ModelEvent::Blind(which, seconds) => self.blind(at(which), seconds),
+            ModelEvent::Fork(which, seconds) => self.fork(at(which), seconds),
         }
     }
 
@@ -174,14 +175,52 @@ impl Model {
         self.doubt(moved, heard);
     }
 
+    /// Two coordinators lead for some seconds. One reaches all nodes but this one, the other only
+    /// this one. Then the second one, whose term is greater, reaches all nodes.
+    fn fork(&mut self, at: usize, seconds: u8) {
+        let runs = self.nodes.get(at).is_some_and(|node| node.runs);
+        if !runs || self.nodes.iter().any(|node| node.hung > self.now) {
+            return;
+        }
+        let (heard, owners, epoch) = (self.heard(), self.table.owners, self.table.epoch);
+        let first = owners.map(|owner| if owner == at { 0 } else { owner });
+        self.nodes[at].is_faulty = true;
+        self.tell_to(|node| node != at, first, first);
+        self.table.epoch = epoch;
+        self.tell_to(|node| node == at, [at; USED], [at; USED]);
+        if self.draw(2) == 0 {
+            // The analyzer follows the first one.
+            self.table = self.tables[self.tables.len() - 2];
+        }
+        self.run(u64::from(seconds) * SECOND, true);
+        self.table = self.tables[self.tables.len() - 1];
+        self.tell([at; USED], owners);
+        self.run(SECOND * 6 / 10, true);
+        self.tell(owners, owners);
+        self.run(SECOND, true);
+        self.doubt(|_| true, heard);
+    }
+
     fn tell(&mut self, owners: [usize; USED], new_owners: [usize; USED]) {
+        self.tell_to(|_| true, owners, new_owners);
+    }
+
+    /// Gives a new table to these nodes.
+    fn tell_to(
+        &mut self,
+        reaches: impl Fn(usize) -> bool,
+        owners: [usize; USED],
+        new_owners: [usize; USED],
+    ) {
+        let last = self.tables.last().map_or(0, |table| table.revision);
         self.table = Table {
-            revision: self.table.revision + 1,
+            revision: last + 1,
+            epoch: self.table.epoch + 1,
             owners,
             new_owners,
         };
         self.tables.push(self.table);
-        for at in 0..self.nodes.len() {
+        for at in (0..self.nodes.len()).filter(|at| reaches(*at)) {
             let late = self.draw(SECOND / 4);
             let (now, table) = (self.now, self.table);
             let node = &mut self.nodes[at];

@@ -85,6 +85,10 @@ impl Model {
         (0..USED).map(|bucket| self.lost_of(bucket)).sum()
     }
 
+    pub(in crate::loss_account::tests) fn doubles(&self) -> i64 {
+        (0..USED).map(|bucket| self.doubles_of(bucket)).sum()
+    }
+
     /// Whether no faulty node ever had the bucket.
     fn is_plain(&self, bucket: usize) -> bool {
         let nodes = |table: &Table| [table.owners[bucket], table.new_owners[bucket]];
