@@ -125,6 +125,8 @@ impl Mirror {
             "link add {port} type veth peer name {monitor} netns {path}"
         ))?;
         veth::offloads_off(port)?;
+        // Mirrored frames have their tags, as on a wire.
+        veth::tags_into_frames(port)?;
         veth::queue(port)?;
         veth::ip(&format!("link set {port} arp off up"))?;
         self.on_node(node, || {

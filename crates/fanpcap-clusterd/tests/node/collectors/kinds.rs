@@ -120,10 +120,11 @@ impl Kind {
                 command
             }
             Self::Nfcapd => {
+                let flows = dir.join(FLOWS);
+                fs::create_dir(&flows)?;
                 let mut command = Command::new("nfcapd");
-                command
-                    .args(["-b", "127.0.0.1", "-p", &port, "-l"])
-                    .arg(dir);
+                command.args(["-b", "127.0.0.1", "-p", &port, "-w"]);
+                command.arg(flows);
                 command
             }
             Self::Goflow2 => {
@@ -159,7 +160,7 @@ impl Kind {
     fn written(self, dir: &Path) -> Result<Written> {
         match self {
             Self::Nfacctd | Self::Goflow2 => rows(&dir.join(ROWS)),
-            Self::Nfcapd => flows(dir),
+            Self::Nfcapd => flows(&dir.join(FLOWS)),
             Self::Ipfix => {
                 let counts = counts(dir)?;
                 let number = |name: &str| counts[name].as_u64().context("a count");
@@ -198,6 +199,7 @@ fn nfacctd_config(port: &str, dir: &Path) -> String {
 
 /// The names of the files in a collector's directory.
 const ROWS: &str = "rows";
+const FLOWS: &str = "flows";
 const COUNTS: &str = "counts";
 
 /// A running collector.
