@@ -46,7 +46,7 @@ enum Command {
     Bench(fanpcap_external::Arguments),
     /// Captures this machine's part of a mirrored link (as root)
     Node(fanpcap_external::Arguments),
-    /// Decides which node captures which packets, or stands by
+    /// Decides which node captures which packets
     Coordinator(fanpcap_external::Arguments),
     /// Collects the nodes' records and accounts for every packet
     Analyzer(fanpcap_external::Arguments),

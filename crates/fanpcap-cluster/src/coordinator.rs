@@ -48,7 +48,7 @@ use presence::SeenNodes;
 /// Call [`Coordinator::step`] at least this often. A longer pause counts as two ticks at most.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// How long a union lasts at least if packets are captured in turn: until the update has come.
+/// Minimum time of a union if packets are captured in turn. By then, the update has come.
 const UPDATE: Duration = Duration::from_secs(2);
 
 /// How long a node must be absent before it loses its buckets, beyond the lease. So nodes that the
@@ -349,7 +349,7 @@ impl Coordinator {
         topology.new_owners.is_some() && self.acknowledgements.are_complete(self.now, dwell)
     }
 
-    /// Adds the conditions on what delays the change.
+    /// Adds the conditions that say what delays the change.
     fn report_waiting(&mut self, topology: &Topology, members: &[Member]) {
         let has_place = |member: &&Member| topology.entry(member.node).is_some();
         let outside = members.len() - members.iter().filter(has_place).count();

@@ -228,8 +228,8 @@ fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
     table
 }
 
-/// The owners after the present change, if they still have shares. A bucket whose new owner has no
-/// share returns to its present owner.
+/// The owners when the current change is over. A bucket whose new owner no longer has a share
+/// returns to its present owner.
 fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
     let Some(new_owners) = &topology.new_owners else {
         return topology.owners.clone();

@@ -48,7 +48,7 @@ prop_compose! {
     }
 }
 
-/// A list without the AVPs that number a part (65 and 66).
+/// A list without the AVPs `PART` (65) and `TRANSFER` (66) of a part.
 fn list() -> impl Strategy<Value = Vec<Avp>> {
     let plain = (70_u8..90, any::<u32>()).prop_map(|(code, value)| Avp { code, value });
     vec(plain, 0..2000)

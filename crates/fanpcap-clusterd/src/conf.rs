@@ -58,7 +58,7 @@ pub struct Conf {
     pub selection: Selection,
     /// The pcap filter of the cluster. Packets that do not pass it are dropped.
     pub filter: Option<Located<String>>,
-    /// The addresses to which counts go, and in capture mode also records.
+    /// The addresses to which nodes send their counts and, in capture mode, their records.
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.
     pub transport: RecordTransport,

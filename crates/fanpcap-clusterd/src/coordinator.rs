@@ -27,7 +27,7 @@ use beacons::Beacons;
 use lead::Driver;
 use metrics::Metrics;
 
-/// Decides which node captures which packets, or stands by
+/// Decides which node captures which packets
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The settings of the cluster

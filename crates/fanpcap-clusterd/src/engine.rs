@@ -59,7 +59,7 @@ fn state_directory() -> PathBuf {
     named.map_or_else(|| PathBuf::from(STATE), PathBuf::from)
 }
 
-/// An operator's side of the cluster's engine.
+/// An operator's access to the cluster's engine.
 ///
 /// # Errors
 /// The settings do not fit the engine, or the engine can't be used.

@@ -164,7 +164,7 @@ fn detach(device: Device) -> Result<()> {
     });
     if had == Detached::SelectionBeforeEngine {
         say(&format!(
-            "applications that captured on {name} by the XDP engine have lost the device: \
+            "applications that captured on device {name} with the XDP engine have lost it: \
              start them again"
         ));
     }
@@ -242,7 +242,7 @@ fn warn() {
     let [own, first] = ["self", "1"].map(|it| std::fs::read_link(format!("/proc/{it}/ns/mnt")));
     if let (Ok(own), Ok(first)) = (own, first) {
         if own != first {
-            say("the selection ends with the last process of the agent's own mount namespace");
+            say("the selection stops when the last process of the agent's mount namespace ends");
         }
     }
 }

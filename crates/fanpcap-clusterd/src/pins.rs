@@ -130,7 +130,7 @@ impl DevicePins {
         next.context("the pinned array of the BPF program that gets the packets")
     }
 
-    /// Whether an application captures by the XDP engine behind the selection.
+    /// Whether an application captures with the XDP engine behind the selection.
     pub(crate) fn has_engine(&self) -> Result<bool> {
         lock::is_byte_taken(&self.lock, TURN).context("asking for the engine's lock")
     }

@@ -9,9 +9,9 @@
 //! | `topology` | the coordinator that leads | the topology; its `mod_revision` is its number |
 //! | `desired` | the operator | nodes to drain, and weights |
 //!
-//! A topology is written by a transaction. The transaction compares the create revision of the
-//! leader's key and the mod revision of the topology. So neither a coordinator that has lost its
-//! lease nor a late call can replace a newer topology.
+//! A transaction writes a topology only if two revisions are as the coordinator expects: the create
+//! revision of the leader's key, and the mod revision of the topology. So neither a
+//! coordinator that has lost its lease nor a late call can replace a newer topology.
 
 mod names;
 mod record;

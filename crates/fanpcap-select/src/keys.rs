@@ -29,14 +29,14 @@ pub struct Keys {
     turns: u32,
 }
 
-/// The steering program that selects flows: that of groups without a mode, and without a filter.
+/// The steering program that selects flows. Groups without a mode use the same steering program.
 pub(crate) fn flow_tree() -> Option<Tree> {
     let refused: fanpcap_steer::PcapCompiler<'_> = &|_| Err(String::new());
     let tree: Result<Tree, Error> = fanpcap_steer::tree(modes::source("flow")?, refused);
     tree.ok()
 }
 
-/// The factor that mixes a flow's hash with `initial`. [`Key::Flow`]'s bucket is the upper bits.
+/// The factor for a flow's hash after XOR with `initial`. The product's upper bits are the bucket.
 pub(crate) const FLOW_FACTOR: u32 = 0x9e37_79b1;
 pub(crate) const FLOW_SHIFT: u32 = 20;
 const _: () = assert!(BUCKETS == 1 << (u32::BITS - FLOW_SHIFT));

@@ -72,8 +72,8 @@ pub mod counts {
 
     /// Bytes of a table's counters of 16 bits: each bucket's packets while the table is in use.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
-    /// Bytes of a lane: the counters of 16 bits of both tables. Only lanes with a queue of their
-    /// own have these counters, from the row's beginning on.
+    /// Bytes of a lane: the counters of 16 bits of both tables. They are at the beginning of
+    /// the row. Only lanes with a queue of their own have these counters.
     pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
     /// The number of bits that wrap at the end of a half turn.
     pub const HALF: u32 = 15;
@@ -85,7 +85,7 @@ pub mod counts {
     /// Bytes of the causes of a lane. The causes follow the buckets' counters of all lanes.
     pub const CAUSES: usize = 128;
 
-    /// Offsets in the causes, of 64 bits each: see [`crate::native::Causes`]. The first: beacons.
+    /// Offsets in [`crate::native::Causes`], of 64 bits each. The first counts beacons.
     pub const BEACONS: usize = 0;
     /// Topology updates.
     pub const UPDATES: usize = 8;
@@ -191,7 +191,7 @@ impl Lanes {
         lanes.collect()
     }
 
-    /// The lanes of a node whose queues have `own` lanes of their own: see [`Lanes::own`].
+    /// The lanes of a node with `own` lanes that have a queue of their own: see [`Lanes::own`].
     pub fn with_own(own: u32) -> Self {
         if own == 0 {
             Self::SHARED

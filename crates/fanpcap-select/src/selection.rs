@@ -3,12 +3,12 @@
 /// The key by which packets are selected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Key {
-    /// PSAMP's BOB hash (RFC 5475) over parts that do not change on the way: each packet by itself.
+    /// PSAMP's BOB hash (RFC 5475) of parts that routers do not change. Selects single packets.
     #[default]
     Packet,
     /// A symmetric hash of addresses, ports and protocol. Selects whole flows, in both directions.
     Flow,
-    /// DiCAP's `C mod N = Pi`: the packet's number since the last topology update in the stream.
+    /// DiCAP's `C mod N = Pi`. `C` counts packets; a topology update in the stream sets it to 0.
     RoundRobin,
     /// DiCAP's `hash(IP id) mod N = Pi`.
     Identification,

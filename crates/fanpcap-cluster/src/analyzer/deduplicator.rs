@@ -51,7 +51,7 @@ impl Deduplicator {
         }
     }
 
-    /// Remembers packets for `late` nanoseconds more, if there is room, because their doubles may
+    /// If there is room, remembers packets for `late` nanoseconds more, because their doubles may
     /// come out of order. Packets with stamps before `begin` were delivered by another analyzer.
     pub fn with_late(self, late: u64, begin: u64) -> Self {
         Self {
@@ -62,8 +62,8 @@ impl Deduplicator {
     }
 
     /// Whether a packet of `node` is a double. `packet` is its bucket, its bytes on the wire, and
-    /// its captured bytes. Except late packets, packets come in the order of their stamps, in
-    /// nanoseconds.
+    /// its captured bytes. Packets come in the order of their stamps (nanoseconds), except
+    /// late packets.
     pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);

@@ -6,13 +6,13 @@ use crate::record::Record;
 
 const SLOT_BITS: u32 = 20;
 
-/// The number of slots, for 4.3 seconds.
+/// The number of slots. Together they cover 4.3 seconds.
 const SLOTS: u64 = 4096;
 
 /// How many delivered slots keep their memory for later use.
 const SPARE: usize = 64;
 
-/// The nanoseconds of all slots.
+/// The nanoseconds that all slots cover together.
 pub(super) const SPAN: u64 = SLOTS << SLOT_BITS;
 
 /// A record that waits.
@@ -43,7 +43,7 @@ pub(super) struct BatchFields {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Inserted {
     pub(super) late: bool,
-    /// Whether the record's stamp is further ahead than there are slots.
+    /// Whether the record's stamp is later than the last slot.
     pub(super) ahead: bool,
     /// The record is delivered when [`Timeline::given`] reaches this number.
     pub(super) until: u64,
@@ -140,7 +140,7 @@ impl Timeline {
     }
 
     /// Delivers the records that are older than `time`. If the time goes back by more than the
-    /// slots hold, delivers all records and begins again at the new time.
+    /// slots cover, delivers all records and begins again at the new time.
     pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {

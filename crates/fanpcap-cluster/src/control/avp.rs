@@ -20,7 +20,7 @@ pub(super) mod code {
     /// The selection key of packets: the paper's 0 (round robin) and 1 (hash), and ours from 16 on.
     /// A topology has the cluster's key. A node's message has the key of the node's settings.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
-    /// From when a topology is valid. Here: the lower half of the revision. `TERM` is the upper.
+    /// The lower half of a topology's revision; `TERM` is the upper. In the paper, this is a time.
     pub(in super::super) const VALIDITY_START: u8 = 7;
 
     /// A coordinator's term: the upper half of the revisions that it gives.

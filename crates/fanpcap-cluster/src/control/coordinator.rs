@@ -125,7 +125,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The next datagram to send, and its receiver. Returns none while a state must be
+    /// The next datagram to send, and its receiver. Returns `None` while a state must be
     /// [stored](Self::to_store): if this process crashed, others would have a state that is lost.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.knowledge.is_stored() {
@@ -281,7 +281,7 @@ impl CoordinatorEnd {
         self.note_heard(now, &incoming);
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {
-            // Another process has this coordinator's number. It is ignored.
+            // Another process has this coordinator's number. Its message is ignored.
             Incoming::New(peer, _) | Incoming::Challenged(peer) | Incoming::Unreadable(peer, _)
                 if peer == self.endpoint.me() => {}
             Incoming::New(peer, body) => match peer.role {
@@ -302,7 +302,7 @@ impl CoordinatorEnd {
         self.outbox.say(&mut self.endpoint, to, body, transfer);
     }
 
-    /// Sends a message again that was challenged.
+    /// Responds to a challenge: sends the challenged message again.
     fn say_again(&mut self, now: Duration, from: SocketAddr, peer: Peer) {
         match peer.role {
             Role::Coordinator => {

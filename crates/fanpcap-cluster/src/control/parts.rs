@@ -4,10 +4,10 @@ use super::avp::{Avp, code};
 use super::fields::Fields;
 use super::message::{Kind, Message};
 
-/// The maximum number of a list's AVPs in a part, which has two more AVPs that number it.
+/// The maximum number of a list's AVPs in a part. Each part also has `PART` and `TRANSFER`.
 const SHARE: usize = 250;
 
-/// The maximum number of a list's parts. The longest is a coordinator's state in a full cluster.
+/// The maximum number of a list's parts. A coordinator's state in a full cluster has the most.
 const PARTS: usize = 96;
 
 /// The message that carries a list, or the messages that carry its parts. The sender's other lists
@@ -39,7 +39,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Takes a message. Returns a complete list, without the AVPs that number the parts.
+    /// Takes a message. If this completes a list, returns the list without `PART` and `TRANSFER`.
     ///
     /// A part of a newer list replaces the older list. A sender repeats one list until it has
     /// arrived, or until there is a newer list. Late parts of an older list are dropped.

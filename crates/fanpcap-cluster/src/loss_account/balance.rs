@@ -22,7 +22,7 @@ impl Ledger {
         self.runs.iter().filter(observer).map(around).collect()
     }
 
-    /// The packets of a bucket that were offered, by `observers`, or without them by ended runs.
+    /// The offered packets of a bucket: from `observers` or, if there are none, from ended runs.
     pub(super) fn offered(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Span {
         let spans = observers.iter().filter_map(|(run, around)| {
             let exact = run.before.as_ref()?[bucket].is_exact();
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Upper limit of the packets of a bucket that came after the last report of an ended run.
-    /// Observers say what had come by that report (`then`), and by the end (`end`).
+    /// `then` and `end` are the observers' reports around that report and around the run's end.
     fn unseen(
         &self,
         run: &CounterRun,
@@ -126,7 +126,7 @@ impl Ledger {
         offered.saturating_sub(known).max(0)
     }
 
-    /// What became of all packets until the time that the reports of all live nodes have reached.
+    /// What became of all packets until `self.time`, up to which every live node has reported.
     pub fn account(&self) -> Account {
         let observers = self.observers(self.time);
         let shares = self.shares();
@@ -159,7 +159,7 @@ impl Ledger {
         runs.fold(past, u64::saturating_add)
     }
 
-    /// The counts of each run until the time of the account.
+    /// For each run, its counts up to the time of the account.
     pub(super) fn shares(&self) -> Vec<RunCounts<'_>> {
         let share = |run| self.share(run);
         self.runs.iter().map(share).collect()
@@ -255,14 +255,14 @@ impl Ledger {
     }
 }
 
-/// The counts of a run until the time of the account.
+/// A run's counts up to the time of the account.
 #[derive(Debug)]
 pub(super) struct RunCounts<'a> {
     pub(super) run: &'a CounterRun,
     /// How many packets of each bucket the run captured.
     pub(super) captured: Box<Spans>,
     pub(super) around: ReportsAround<'a>,
-    /// The first report after the time of the account, or the last one.
+    /// The first report after the time of the account; without such a report, the last report.
     pub(super) newest: &'a Report,
     /// The newest report of which it is known whether the topology was replaced.
     compared: Option<&'a Report>,

@@ -12,9 +12,9 @@ pub struct PortHistory {
     pub node: NodeId,
     /// The worst verdict.
     pub worst: Verdict,
-    /// When the port's verdict was first other than sound, in nanoseconds since 1970.
+    /// When the port first had a verdict other than sound (nanoseconds since 1970).
     pub since: u64,
-    /// When it last lacked a packet, or was blind, wrong or double, in nanoseconds since 1970.
+    /// When the port last lacked a packet, or was blind, wrong or double (nanoseconds since 1970).
     pub last: u64,
     /// Packets that the port certainly did not deliver.
     pub packets: i64,

@@ -1,4 +1,4 @@
-//! Finds which nodes are valid observers: nodes on one mirrored link see the same packets.
+//! Compares the nodes to find the valid observers: on one mirrored link, all see the same packets.
 
 use fanpcap_buckets::layout::BUCKETS;
 

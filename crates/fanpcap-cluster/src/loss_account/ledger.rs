@@ -64,7 +64,7 @@ pub struct Ledger {
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
     /// The latest end of a run that was given up.
     pub(super) over: u64,
-    /// The time that the reports of all live nodes have reached.
+    /// The time up to which every live node has reported.
     pub(super) time: u64,
     /// Whether there has ever been an observer.
     pub(super) begun: bool,

@@ -29,7 +29,7 @@ pub struct Summary {
     pub stamp: u64,
     /// The topology that the node follows.
     pub revision: Revision,
-    /// The node's own packets that found its ring full.
+    /// The node's own packets that were lost because its ring was full.
     pub ring: u64,
     /// The newest beacon.
     pub beacon: Beacon,
@@ -42,7 +42,7 @@ pub struct Report {
     pub summary: Summary,
     /// Packets that reached the node's port.
     pub seen: Box<Counts>,
-    /// The node's own packets that it captured: they did not find the ring full.
+    /// The node's own packets that it captured, without those that were lost at a full ring.
     pub captured: Box<Counts>,
     /// Packets that another node also had to capture: they came while a union shared their bucket.
     pub shared: Box<Counts>,

@@ -169,7 +169,7 @@ impl StoreSimulation {
                 self.after(0, Event::CoordinatorTick(host, self.hosts[host].run));
             }
             Event::Quorum(revoke) => {
-                self.say(|| format!("the store is back, leases revoked: {revoke}"));
+                self.say(|| format!("the store is back (all leases revoked: {revoke})"));
                 self.store.come_back(self.now, revoke);
             }
         }

@@ -234,8 +234,8 @@ impl NodeReports {
         self.ledger.account()
     }
 
-    /// Clocks that differ from the other clocks by more than the skew, and by how many nanoseconds
-    /// each is ahead. `None` is this machine's clock.
+    /// Clocks that differ from the other clocks by more than the allowed skew, each with the
+    /// nanoseconds by which it is ahead. `None` is this machine's clock.
     pub(super) fn clocks(&self) -> Vec<(Option<NodeId>, i64)> {
         let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
         let offsets = live.map(|(node, entry)| (Some(*node), entry.clock_offset.ahead()));

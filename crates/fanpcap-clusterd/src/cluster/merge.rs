@@ -1,11 +1,12 @@
 //! `fanpcap cluster merge`: merges the nodes' captures into one capture without doubles.
 //!
 //! In distribution mode, two nodes have the same packet while its bucket moves, or while a node is
-//! cut off from the others. With most keys, equal packets have the same bucket, and so the same
-//! owner. So equal packets of two files are doubles, and equal packets of one file are repeats.
+//! cut off from the others. With most keys, equal packets have the same bucket and the same owner.
+//! So equal packets in two files are doubles (one packet, captured twice). Equal packets in one
+//! file are repeats.
 //!
 //! With `round_robin`, buckets take turns. So a repeat has another bucket, and another node may
-//! capture it. So equal packets of two files are doubles only while buckets move.
+//! capture it. Equal packets in two files are doubles only if they came while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;

@@ -48,7 +48,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     Ok(conf)
 }
 
-/// The keys that only the mode 'capture' has.
+/// The settings that only the mode 'capture' has.
 const OF_CAPTURE: [Key; 3] = [Key::Header, Key::Transport, Key::DicapPort];
 
 struct FileEntries<'a> {
@@ -224,9 +224,9 @@ impl<'a> FileEntries<'a> {
         })
     }
 
-    /// Refuses to send secrets over a network where others can read them, unless a key of the file
-    /// allows it. The secrets are the hash's initial value, and a password. Within the machine only
-    /// a password is refused: a process that listens in place of etcd would get the password.
+    /// Refuses to send secrets over a network where others can read them, unless a setting allows
+    /// it. The secrets are the hash's initial value, and a password. Within the machine only a
+    /// password is refused: a process that listens in place of etcd would get the password.
     fn check_unencrypted(&self, endpoints: &[String], password: bool) -> Result<(), Report> {
         let is_refused = |url: &&String| {
             let host = url.strip_prefix("http://");
@@ -307,7 +307,7 @@ impl<'a> FileEntries<'a> {
         Selection { key, initial }
     }
 
-    /// Refuses keys that are for another engine, because they would have no effect.
+    /// Refuses settings that are for another engine, because they would have no effect.
     fn check_engine(&self) -> Result<(), Report> {
         let engine = self.engine_name();
         let is_others = |entry: &&Entry| entry.row.engine.is_some_and(|it| it != engine);
@@ -411,7 +411,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, self.entry(Key::Device)))
     }
 
-    /// Whether both keys are set. One without the other is a mistake.
+    /// Whether both settings are given. One without the other is a mistake.
     fn together(&self, one: Key, other: Key) -> Result<bool, Report> {
         let (entry, without) = match (self.entry(one), self.entry(other)) {
             (Some(_), Some(_)) => return Ok(true),

@@ -1,4 +1,4 @@
-//! An operator's side of the embedded engine.
+//! An operator's access to the embedded engine.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::keyring::random;
 /// How long a command waits for the active coordinator. An election takes less time.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// An operator's side of the engine.
+/// An operator's access to the engine.
 #[derive(Debug)]
 pub struct EmbeddedOperator {
     conf: Conf,

@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// A topology without nodes. It can't be read, like a topology of a later version.
+    /// Stands for a topology of a later version. It has no nodes, so it can't be read.
     fn unreadable() -> Topology {
         Topology {
             epoch: 1,

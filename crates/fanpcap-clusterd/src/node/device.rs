@@ -59,8 +59,8 @@ impl Device {
                 let name = &self.name;
                 ensure!(
                     !is_engine(&called),
-                    "applications capture on {name} by the XDP engine ({called}): stop them, start \
-                     the node, and start them again; then they capture behind the selection"
+                    "applications capture on device {name} with the XDP engine ({called}): stop \
+                     them, start the node, then start them again to capture behind the selection"
                 );
                 bail!(
                     "{name} has another XDP program, {called} (number {program}): stop what runs \

@@ -71,7 +71,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Gives up all maps except the ring buffers. The devices run their selections until replaced.
+    /// Gives up all maps except the ring buffers. The devices still run their old BPF programs.
     fn forget(&mut self) {
         for selector in self.devices.iter_mut().filter_map(|it| it.selector.take()) {
             if !self.left.iter().any(|it| it.is_beside(&selector)) {
@@ -288,9 +288,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Loads BPF programs with their table, and makes the devices run them instead of the present
-    /// BPF programs. If this fails, the selection is detached from devices that had none before.
-    /// Otherwise the node would capture its share of one direction, and all packets of the other.
+    /// Loads BPF programs with their table, and makes the devices run them in place of their old
+    /// ones. If this fails, detaches the selection from devices that had none. With a selection on
+    /// only one leg of a tap, the node would capture a share of one direction and all of the other.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
         let done = self.try_replace(programs, assignment);

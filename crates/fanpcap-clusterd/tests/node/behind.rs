@@ -194,7 +194,7 @@ fn who_comes_first_is_told_what_to_do() {
         let before = tcpdump(&stage, 0, Host::All)?;
         let refused = stage.run(0, &["-i", MONITOR])?;
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        let expected = "applications capture on mon by the XDP engine";
+        let expected = "applications capture on device mon with the XDP engine";
         ensure!(
             !refused.status.success() && said.contains(expected),
             "{said}"
@@ -206,7 +206,7 @@ fn who_comes_first_is_told_what_to_do() {
         stage.kill(0)?;
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        let expected = "applications that captured on mon by the XDP engine have lost the device";
+        let expected = "applications that captured on device mon with the XDP engine have lost it";
         ensure!(done.status.success() && said.contains(expected), "{said}");
         let ended = behind.wait()?;
         let expected = "The BPF program was detached";

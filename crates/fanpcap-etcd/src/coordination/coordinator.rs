@@ -302,7 +302,7 @@ impl Candidacy {
         }
     }
 
-    /// Keeps the lease alive. Stands again if the lease was lost or the key was deleted.
+    /// Keeps the lease alive. If the lease or the key is gone, becomes a candidate again.
     fn round(&mut self) -> Result<Term, CallError> {
         let until = Instant::now() + self.lease.ttl;
         let (lease, _) = self.lease.keep()?;

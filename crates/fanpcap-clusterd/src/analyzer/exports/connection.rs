@@ -182,7 +182,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
     }
 }
 
-/// A socket that is bound to the address from which the route to the collector sends.
+/// A UDP socket that is connected to the collector. The route chooses the local address.
 fn udp(collector: SocketAddr) -> io::Result<UdpSocket> {
     let any = match collector {
         SocketAddr::V4(_) => "0.0.0.0:0",

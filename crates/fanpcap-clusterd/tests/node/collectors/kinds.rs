@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Nfcapd,
     /// A collector that is a Go module.
     Goflow2,
-    /// A Python package, run by a server of this test.
+    /// A collector that this test builds on a Python package.
     Ipfix,
 }
 
@@ -317,7 +317,7 @@ fn flows(dir: &Path) -> Result<Written> {
         let (packets, octets) = next()
             .and_then(|packets| Ok((packets, next()?)))
             .with_context(|| line.to_owned())?;
-        ensure!(packets == 1, "a flow is one packet: {line}");
+        ensure!(packets == 1, "expected one packet in each flow: {line}");
         written.packets += packets;
         written.octets += octets;
     }

@@ -30,7 +30,7 @@ pub(super) struct Question {
     faulty: BTreeSet<usize>,
     /// Buckets that dead nodes had: the last packets that these nodes captured stay unknown.
     dead: Flags,
-    /// For each part that has ended, the buckets that a fault concerns.
+    /// For each ended part of the run, the buckets that are in question because of a fault.
     uncertain: Vec<Flags>,
 }
 
