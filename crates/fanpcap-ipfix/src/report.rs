@@ -1,4 +1,4 @@
-//! Exports how packets were selected, and how many were: PSAMP's report interpretations (RFC 5476,
+//! Exports how, and how many, packets were selected: PSAMP's report interpretations (RFC 5476,
 //! 6.5).
 
 use crate::record::{Algorithm, Selector, Statistics};
