@@ -31,7 +31,7 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// How many numbers are stored for each kind of frame, each at its sequence modulo this.
+/// How many numbers each kind of frame has. A number's index is its sequence modulo this.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.

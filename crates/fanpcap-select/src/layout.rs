@@ -26,9 +26,8 @@ pub mod control {
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
-    /// 64 bits each, for the last beacon: its sequence, the time that it contains (nanoseconds of
-    /// TAI), and the time at which it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is
-    /// written last.
+    /// 64 bits each, for the last beacon: its sequence, the time in the frame (nanoseconds of TAI),
+    /// and when it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is written last.
     pub const LAST: usize = 256;
     /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
     /// devices may receive copies of the beacon.

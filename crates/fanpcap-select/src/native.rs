@@ -35,8 +35,7 @@ pub struct Causes {
     pub beacons: u64,
     /// Topology updates whose number was announced.
     pub updates: u64,
-    /// Beacons and updates with another number, or with a number that came before. They also count
-    /// as packets.
+    /// Beacons and updates with another number, or that came again. They also count as packets.
     pub forged: u64,
     /// Packets that lack the fields of their key ([`crate::Number::is_other`]).
     pub others: u64,
@@ -87,7 +86,7 @@ impl Node {
         self.filter = filter;
     }
 
-    /// From now on, the node has several devices: the last beacon may come again, not forged.
+    /// From now on, the node has several devices. A copy of the last beacon is not forged.
     pub fn several_devices(&mut self) {
         self.is_several = true;
     }

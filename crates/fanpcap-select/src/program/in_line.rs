@@ -64,8 +64,7 @@ impl Program {
         asm.load_big_endian(Width::Double, R8, R1, 30);
         expect(asm, control::BEACONS, copy);
         if is_one_of_several {
-            // The beacon is stored before its announced number is cleared, because a copy may come
-            // at once.
+            // The number is stored before its announcement is cleared: a copy may come at once.
             asm.value(R4, MAP_CONTROL, offset(control::LAST_NUMBER));
             asm.store(Width::Double, R4, 0, R5);
         }
