@@ -60,7 +60,7 @@ pub struct AnalyzerSettings {
     pub begin: u64,
 }
 
-/// Nanoseconds. Duplicates are found even if a node that hung sends its packets this much later.
+/// Duplicates are found even if a node that hung sends packets this many nanoseconds late.
 const LATE: u64 = 120_000_000_000;
 
 /// Why a batch was refused.
@@ -68,7 +68,7 @@ const LATE: u64 = 120_000_000_000;
 pub enum Refusal {
     /// The batch belongs to another cluster.
     Cluster,
-    /// The analyzer has as many nodes or sessions as it can have.
+    /// The analyzer has the maximum number of nodes or sessions.
     Full,
     /// The batch is a repeat.
     Again,
@@ -372,7 +372,7 @@ impl Analyzer {
         self.timeline.bytes() > self.settings.most_held
     }
 
-    /// The revision of some records that is newer than all known topologies.
+    /// A revision that records have, and that is newer than all known topologies.
     pub fn unheard(&self) -> Option<Revision> {
         self.rules.topologies.unheard()
     }

@@ -15,28 +15,29 @@ use crate::topology::Topology;
 /// A node's announcement: its id, weight, address and settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announcement {
-    /// Which node.
+    /// The node's id.
     pub node: NodeId,
-    /// Drawn at random when the node's machine booted: two machines with one id differ in it.
+    /// A random number, made when the node's machine booted. It differs if two machines have the
+    /// same id.
     pub boot: u64,
-    /// Its share of the buckets, compared with the other nodes' weights.
+    /// The node's share of the buckets, compared with the other nodes' weights.
     pub weight: u16,
-    /// Where it may be reached on the control network.
+    /// The node's address on the control network.
     pub address: SocketAddr,
-    /// Its version and settings; `None`: an earlier version does not say.
+    /// The node's version and settings; `None` if its version does not send them.
     pub setup: Option<Setup>,
 }
 
-/// A node's version and settings, for operators. They change nothing that the cluster does.
+/// A node's version and settings, for operators. They have no effect on the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// The version of fanpcap.
     pub version: Version,
-    /// In capture mode, the bytes of each packet that are sent; `None`: distribution mode.
+    /// In capture mode, how many bytes of each packet are sent; `None` in distribution mode.
     pub header: Option<u16>,
-    /// The selection key in its settings, for operators: the node uses the topology's key.
+    /// The selection key in the node's settings. The node uses the topology's key.
     pub key: Key,
-    /// The number of devices that it monitors; `None`: an earlier version does not say.
+    /// The number of devices that the node monitors; `None` if its version does not send it.
     pub devices: Option<u8>,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for Version {
 impl FromStr for Version {
     type Err = ParseIntError;
 
-    /// Reads `1.2.3`. Ignores what is behind it, as in `1.2.3-rc1`. A missing number is 0.
+    /// Reads `1.2.3`. Ignores what follows, as in `1.2.3-rc1`. A missing number is 0.
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         let mut version = [0; 3];
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
@@ -74,12 +75,12 @@ pub enum NodeEvent {
     Refused(Refusal),
     /// Whether the node reaches the engine. A node that is cut off goes on capturing.
     Reach(bool),
-    /// The engine has never answered this node; or it now refuses the node's password, permission
-    /// or certificate; or its topology can't be read. The text is for the operator.
+    /// The engine has never answered this node, now refuses the node's password, permission or
+    /// certificate, or has a topology that the node can't read. The text is for the operator.
     Denied(String),
 }
 
-/// What an operator is told of a topology that this version can't read.
+/// The message to operators about a topology that this version can't read.
 pub fn unreadable_topology(revision: Revision) -> String {
     format!(
         "topology {revision} can't be read: a later version of fanpcap has written it; update \
@@ -92,9 +93,9 @@ pub fn unreadable_topology(revision: Revision) -> String {
 pub enum Refusal {
     /// Another machine has the node's id: a cloned image.
     TakenId = 1,
-    /// The cluster has as many nodes as it can have.
+    /// The cluster has the maximum number of nodes.
     Full = 2,
-    /// The node speaks a version that the coordinator does not.
+    /// The coordinator does not support the node's version of the protocol.
     Version = 3,
 }
 
@@ -105,8 +106,8 @@ impl fmt::Display for Refusal {
                 "another machine has its node id: is one a copy of the other? Remove the node id's \
                  file on one of them"
             }
-            Self::Full => "the cluster has as many nodes as it can have",
-            Self::Version => "the coordinator does not speak its version: update the older one",
+            Self::Full => "the cluster already has the maximum number of nodes",
+            Self::Version => "the coordinator does not support its version: update the older one",
         })
     }
 }
@@ -127,7 +128,7 @@ pub struct DesiredState {
     pub selection: Selection,
     /// Where records go; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets are captured; `None`: all. It comes from the active coordinator's settings.
+    /// Which packets are captured (`None`: all), from the active coordinator's settings.
     pub filter: Option<Filter>,
     /// Nodes that get no buckets.
     pub drained: BTreeSet<NodeId>,
@@ -156,9 +157,10 @@ pub struct View {
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
-    /// The topology in force, if this version can't read it. Then the view has none.
+    /// The revision of the topology in force, if this version can't read it. Then the view has no
+    /// topology.
     pub unreadable: Option<Revision>,
-    /// Which coordinator leads, as it calls itself; `None` if none does.
+    /// The name by which the leading coordinator calls itself; `None` if no coordinator leads.
     pub leader: Option<String>,
     /// Sentences on what the operator should know or do.
     pub notes: Vec<String>,
@@ -187,7 +189,7 @@ impl fmt::Display for WriteError {
         match self {
             Self::NotLeading => f.write_str("another coordinator leads"),
             Self::Changed => f.write_str("the topology has changed in the meantime"),
-            Self::Unknown => f.write_str("the coordination engine did not say whether it wrote"),
+            Self::Unknown => f.write_str("the engine did not say whether it stored the topology"),
             Self::Unstored => f.write_str("the coordinator's file can't be written"),
             Self::Engine(error) => error.fmt(f),
         }

@@ -6,19 +6,19 @@
 //!
 //! The rules:
 //!
-//! * A change begins with a union and ends with a stable topology, once all nodes that get buckets
-//!   capture by the union, and [`Timing::dwell`] has passed since. Dead nodes get no buckets: a
-//!   death is a separate change. A living node that does not answer keeps the union open.
+//! * A change begins with a union. It ends with a stable topology, when all nodes that get buckets
+//!   have captured by the union for [`Timing::dwell`]. Dead nodes get no buckets: a death is a
+//!   separate change. A living node that does not answer keeps the union open.
 //! * A change during a union gives the union another target. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
-//! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`], none
-//!   of them counts as dead: more likely the engine has lost them. This ends when they are back, or
-//!   when the operator drains the missing nodes. If at least half of the nodes are heard, it also
-//!   ends when the others were away for [`Timing::outlast`].
+//! * When more than a third of the nodes, and at least two, disappear within [`Timing::lease`],
+//!   none of them counts as dead: more likely, the engine has lost contact. This rule ends when
+//!   they are back, or when the operator drains the missing nodes. If the engine hears at least
+//!   half of the nodes, it also ends when the others have been away for [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * If no live node has a weight, nothing changes.
-//! * While a live node announces capture mode, the topology has no filter: such a node can follow
-//!   no topology with a filter.
+//! * While a live node announces capture mode, the topology has no filter: a node in capture mode
+//!   can't follow a topology with a filter.
 //! * If nodes may follow a newer topology that is lost, the known topology is written again:
 //!   otherwise those nodes would follow the lost one until something else changes.
 
@@ -45,17 +45,17 @@ use acknowledgements::Acknowledgements;
 pub use messages::{Change, Condition, Stage};
 use presence::SeenNodes;
 
-/// Call [`Coordinator::step`] at least this often. A longer pause counts as two ticks at most.
+/// Call [`Coordinator::step`] at least this often. Any longer pause counts as at most two ticks.
 pub const TICK: Duration = Duration::from_millis(100);
 
 /// Minimum time of a union if packets are captured in turn. By then, the update has come.
 const UPDATE: Duration = Duration::from_secs(2);
 
-/// How long a node must be absent before it loses its buckets, beyond the lease. So nodes that the
-/// engine loses at the same time are counted together.
+/// How long after the lease an absent node loses its buckets. Nodes that the engine loses within
+/// this time are counted together.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// A union that lasts longer is reported.
+/// A union that lasts longer than this is reported.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A coordinator's times.
@@ -63,7 +63,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Timing {
     /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// How long nodes that went together must stay away to count as dead, if half are heard.
+    /// How long nodes that vanished together must stay away to count as dead, if half are heard.
     pub outlast: Duration,
     /// How long a node that was gone must live before it gets buckets. Each departure doubles it.
     pub hold_down: Duration,
@@ -88,7 +88,7 @@ impl Default for Timing {
 pub struct Write {
     /// What to write.
     pub topology: Box<Topology>,
-    /// The revision that it replaces; `None` if there must be none.
+    /// The revision of the topology that it replaces; `None` if there must be no topology yet.
     pub replaces: Option<Revision>,
     /// What the new topology changes, for the line in the audit log.
     pub change: Change,
@@ -99,7 +99,7 @@ pub struct Write {
 pub struct Step {
     /// The topology to write, if any. The next steps return it again until the view has it.
     pub write: Option<Write>,
-    /// Conditions that did not hold at the last step.
+    /// Conditions that hold since this step.
     pub notes: Vec<Condition>,
 }
 
@@ -107,11 +107,11 @@ pub struct Step {
 #[derive(Debug)]
 pub struct Coordinator {
     timing: Timing,
-    /// When the last step was.
+    /// The time of the last step.
     last: Option<Duration>,
     /// The sum of the times between steps. A jump of the clock changes it by two ticks at most.
     now: Duration,
-    /// When it began to lead.
+    /// When this coordinator began to lead.
     leads: Option<Duration>,
     presences: SeenNodes,
     absences: Absences,
@@ -325,7 +325,7 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // A node for whose death a leader has begun a union wrongly still takes part.
+            // A node still takes part if a leader wrongly began a union for its death.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));
@@ -363,7 +363,7 @@ impl Coordinator {
     }
 }
 
-/// The inputs of the target. While they are equal, the target is equal.
+/// The inputs from which the target is computed. Equal inputs give equal targets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct TargetInputs {
     revision: Revision,
@@ -380,13 +380,13 @@ fn capturing(view: &View) -> impl Iterator<Item = NodeId> {
     announcements.filter(captures).map(|it| it.node)
 }
 
-/// The filter of the next topology. A node in capture mode would follow no topology with one.
+/// The filter of the next topology; `None` while a live node is in capture mode.
 fn filter(view: &View) -> Option<&Filter> {
     let is_wanted = |_: &&Filter| capturing(view).next().is_none();
     view.desired.filter.as_ref().filter(is_wanted)
 }
 
-/// A live node with its weight: the operator's, or else the node's own.
+/// A live node with its weight: the weight that the operator has set, or else the node's own.
 fn member(live: &LiveNode, desired: &DesiredState) -> Member {
     let LiveNode { announcement, .. } = live;
     let node = announcement.node;

@@ -22,7 +22,7 @@ pub struct DatagramBuilder {
 }
 
 impl DatagramBuilder {
-    /// Adds a packet. Returns the datagram that it completes.
+    /// Adds a packet. Returns the datagram, if the packet completes it.
     pub fn push(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         let taken = &packet[..packet.len().min(HEADER_BYTES)];
         let end = self.datagram.len() + HEADER_BYTES;
@@ -45,7 +45,7 @@ impl DatagramBuilder {
     }
 }
 
-/// The headers of a datagram, in order; `None`: it is empty, too long, or has a part of a header.
+/// The headers of a datagram, in order; `None` if it is empty, too long, or ends within a header.
 pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
     let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;

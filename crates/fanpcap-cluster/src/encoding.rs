@@ -1,11 +1,12 @@
 //! A topology as bytes: what etcd stores, and what the control protocol sends in chunks.
 //!
-//! All numbers are big-endian. The bytes are, in their order:
+//! All numbers are big-endian. `2, then 8 each` is a count in 2 bytes, then 8 bytes for each item.
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 1 | version of the encoding: 1, or 2 with a filter |
-//! | 2 and its length, 2 and 8 each | of version 2: the filter's text, its instructions |
+//! | 2, then 1 each | version 2 only: the filter's text |
+//! | 2, then 8 each | version 2 only: the filter's instructions |
 //! | 8 | epoch |
 //! | 1, 4 | selection: key, initial value |
 //! | 1, then 7 each | nodes: slot, node id, weight |
@@ -36,11 +37,11 @@ const VERSION: u8 = 2;
 /// Bytes of a map of moving buckets.
 const MAP: usize = BUCKETS / 8;
 
-/// Most bytes that a topology is encoded in.
+/// The maximum number of bytes of an encoded topology.
 pub const MOST_ENCODED: usize =
     16 + 7 * NODES + 19 * ANALYZERS + BUCKETS + MAP + BUCKETS + 4 + FILTER_TEXT + 8 * FILTER_CODE;
 
-/// The keys that packets are selected by, by their numbers.
+/// The selection keys. A key's index is its number in the encoding.
 const KEYS: [Key; 4] = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
 
 impl Topology {
@@ -73,7 +74,7 @@ impl Topology {
         to
     }
 
-    /// Reads what [`Topology::encode`] has written; `None`: no valid topology, or another version.
+    /// Reads what [`Topology::encode`] has written; `None` if not valid, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let filter = match from.byte()? {
@@ -107,7 +108,7 @@ impl Topology {
     }
 }
 
-/// A number of nodes or analyzers, or of a key; all are below 256.
+/// A number of nodes or analyzers, or a key's number, as a byte; all are below 256.
 fn count(len: usize) -> u8 {
     u8::try_from(len).unwrap_or(u8::MAX)
 }
@@ -129,7 +130,7 @@ fn put_filter(to: &mut Vec<u8>, filter: &Filter) {
     }
 }
 
-/// A length of a filter; both are below 65,536.
+/// The length of a filter's text or code; both are below 65,536.
 fn length(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(u16::MAX)
 }
@@ -224,7 +225,7 @@ impl Reader<'_> {
                 }
             }
         }
-        // No encoder writes a union in which no bucket moves, or one moves to its owner.
+        // No encoder writes a union in which no bucket moves, or one moves to its present owner.
         (map != [0; MAP]).then_some(new_owners)
     }
 }

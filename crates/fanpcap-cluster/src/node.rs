@@ -1,9 +1,9 @@
 //! A capture node: which table it loads next, and which topologies it acknowledges.
 //!
 //! A node is fail-static. It changes its captured buckets for one reason only: a valid topology
-//! that is newer than its own. Without an engine, after a refusal, or with a topology that is no
-//! good, it goes on. A newer topology without the node takes all buckets from it: their owners
-//! capture already.
+//! that is newer than its own. Without an engine, after a refusal, or if a topology is not valid,
+//! the node continues as before. A newer topology without the node takes all buckets from the node:
+//! the buckets' owners already capture.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::topology::{Topology, TopologyError};
 #[cfg(test)]
 mod tests;
 
-/// After how long a table that could not be loaded is tried again.
+/// The time after which a failed load is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What a node captures, according to a topology.
@@ -33,13 +33,13 @@ pub struct Assignment {
     pub slot: Option<Slot>,
     /// How packets are selected.
     pub selection: Selection,
-    /// Which buckets are the node's.
+    /// The node's claims to the buckets.
     pub claims: Claims,
-    /// Which buckets are the node's after the union; `None` for a stable topology.
+    /// The node's claims after the union; `None` for a stable topology.
     pub target: Option<Claims>,
     /// Where records go, by bucket; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets of its buckets it captures; `None`: all.
+    /// Which packets of its buckets the node captures; `None` for all.
     pub filter: Option<Filter>,
 }
 
@@ -50,33 +50,33 @@ pub enum Command {
     Load(Box<Assignment>),
     /// Tell the engine that the node captures by the topology of this revision.
     Acknowledge(Revision),
-    /// Tell the operator.
+    /// Tell this to the operator.
     Say(NodeNotice),
 }
 
 /// A message to the node's operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeNotice {
-    /// The engine offers a topology that is older than the one the node captures by.
+    /// The engine offers a topology that is older than the node's.
     Older {
-        /// What it offers.
+        /// The offered topology.
         offered: Revision,
-        /// What the node captures by, or is about to.
+        /// The topology by which the node captures, or which it loads.
         newest: Revision,
     },
-    /// A topology that no node can follow.
+    /// The topology is not valid, so no node can follow it.
     Bad(Revision, TopologyError),
-    /// Two topologies have one revision. The node keeps the first.
+    /// Two topologies have the same revision. The node keeps the first one.
     Ambiguous(Revision),
     /// The node is not in the topology, and captures nothing by it.
     Unseated(Revision),
-    /// The cluster does not take the node. It keeps what it has.
+    /// The cluster does not take the node. The node keeps its topology.
     Refused(Refusal),
-    /// Whether the node reaches the engine. The node keeps what it has.
+    /// Whether the node reaches the engine. The node keeps its topology.
     Reach(bool),
-    /// The engine does not answer or refuses, and why. The node keeps what it has.
+    /// The engine does not answer, or refuses the node, and why. The node keeps its topology.
     Denied(String),
-    /// The table of this topology could not be loaded. It is tried again.
+    /// The table of this topology could not be loaded. The node tries again.
     NotLoaded(Revision),
 }
 
@@ -122,17 +122,17 @@ pub struct Node {
     current: Option<Revision>,
     /// Whether this agent has loaded the table. A table of an earlier agent is loaded once more.
     is_own: bool,
-    /// The newest topology that it accepted.
+    /// The newest topology that the node accepted.
     accepted: Option<(Revision, Box<Topology>)>,
-    /// What is being loaded.
+    /// The topology that is being loaded.
     loading: Option<Revision>,
     /// When a failed load is tried again.
     retry: Option<Duration>,
 }
 
 impl Node {
-    /// A node that captures by no topology yet; or, after a restart of its agent, by the one whose
-    /// table is still in the kernel.
+    /// A node that captures by no topology yet; or, after a restart of its agent, by the topology
+    /// whose table is still in the kernel.
     pub fn new(id: NodeId, current: Option<Revision>) -> Self {
         Self {
             id,
@@ -224,7 +224,7 @@ impl Node {
         commands
     }
 
-    /// Loads what is accepted, unless it is loaded or something else is being loaded.
+    /// Loads the accepted topology, unless it is loaded already or another load is not finished.
     fn load(&mut self) -> Option<Command> {
         let (revision, topology) = self.accepted.as_ref()?;
         if self.loading.is_some() || (self.current == Some(*revision) && self.is_own) {

@@ -13,14 +13,14 @@ pub use head::{
 /// A packet that a node captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When the node took it, in nanoseconds since 1970.
+    /// When the node captured the packet, in nanoseconds since 1970.
     pub stamp: u64,
     /// Bytes on the wire.
     pub wire_length: u32,
-    /// Its bucket, below 4096.
+    /// The packet's bucket, below 4096.
     pub bucket: u16,
-    /// Captured in a union: another node may have captured this packet too.
+    /// Whether the packet was captured in a union, so that another node may have captured it too.
     pub marked: bool,
-    /// Its first bytes.
+    /// The packet's first bytes.
     pub captured: &'a [u8],
 }

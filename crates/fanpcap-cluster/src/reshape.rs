@@ -1,9 +1,9 @@
 //! The next topology of a cluster, computed from the present one and the nodes that share it.
 //!
 //! The rule that loses no packet: **the owner of a bucket captures until the new owner captures.**
-//! Each change is written as a union first. The owners of the union are the present owners, and its
-//! new owners are the target's owners. A dead owner stays in the table too. If it is only cut off,
-//! it continues to capture until it reads the next stable topology. By then the new owner captures.
+//! Each change begins with a union. The union's owners are the present owners, and its new owners
+//! are the target's owners. A dead owner stays in the table too. If it is only cut off, it
+//! continues to capture until it reads the next stable topology. By then the new owner captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ mod tests;
 /// A node that shares the buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Which node.
+    /// The node's id.
     pub node: NodeId,
     /// The node's share of the buckets, compared with the other members' weights; 0: it is drained.
     pub weight: u16,
@@ -46,7 +46,7 @@ impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
     ///
     /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
-    /// table is the paper's. The paper has no weights other than 0.
+    /// table is the paper's, in which all weights other than 0 are equal.
     ///
     /// A node keeps its slot. A newcomer gets the lowest free one of [`NODES`], if there is one.
     pub fn new(
@@ -251,9 +251,9 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
 }
 
 /// How packets are selected after `current`. While the key is the same, the initial value of the
-/// hash stays, because each coordinator may have its own random value. A change of the key is a
-/// cut: the nodes change one after the other, and meanwhile packets are missed and doubled. So a
-/// change of the key waits for the end of a union.
+/// hash stays, because each coordinator may have its own random value. During a change of the key,
+/// packets are missed and doubled, because the nodes change one after the other. So a change of the
+/// key waits for the end of a union.
 fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,

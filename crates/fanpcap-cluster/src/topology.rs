@@ -8,16 +8,16 @@ use fanpcap_select::{Claim, Claims, Filter, Selection};
 
 use crate::identity::NodeId;
 
-/// Most nodes of a cluster.
+/// The maximum number of nodes in a cluster.
 pub const NODES: usize = 128;
 
-/// Most analyzers of a cluster.
+/// The maximum number of analyzers in a cluster.
 pub const ANALYZERS: usize = 16;
 
-/// Most bytes of a filter's text.
+/// The maximum number of bytes in a filter's text.
 pub const FILTER_TEXT: usize = 2048;
 
-/// Most instructions of a filter.
+/// The maximum number of instructions in a filter.
 pub const FILTER_CODE: usize = 1024;
 
 /// The stage of a change: `stable`, `union`, `stable`.
@@ -25,7 +25,7 @@ pub const FILTER_CODE: usize = 1024;
 pub enum Phase {
     /// Each bucket has one owner.
     Stable,
-    /// A bucket that moves is captured by its old and by its new owner, which mark what they send.
+    /// A bucket that moves is captured by its old and its new owner. Both mark its records.
     Union,
 }
 
@@ -34,9 +34,9 @@ pub enum Phase {
 pub struct NodeEntry {
     /// The node's number in the tables, below [`NODES`]. It stays while the node takes part.
     pub slot: Slot,
-    /// Which node.
+    /// The node's id.
     pub node: NodeId,
-    /// The node's share of the buckets, compared with the other weights; 0: the node is drained.
+    /// The node's share of the buckets, compared with the other weights; 0 if the node is drained.
     pub weight: u16,
 }
 
@@ -53,24 +53,24 @@ pub struct Topology {
     pub owners: Box<Owners>,
     /// In a union, the new owner of each bucket; `None` in a stable topology.
     pub new_owners: Option<Box<Owners>>,
-    /// Where records go: bucket `b` to analyzer `b` modulo their number. Distribution: empty.
+    /// Where records go: bucket `b` to `analyzers[b % len]`. Empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets of their buckets the nodes capture; `None`: all.
+    /// Which packets of their buckets the nodes capture; `None` for all packets.
     pub filter: Option<Filter>,
 }
 
 /// Why a topology is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TopologyError {
-    /// It has no nodes, or more than [`NODES`].
+    /// The topology has no nodes, or more than [`NODES`].
     Nodes,
     /// Two nodes share a slot or an id, a slot is too great, or slots are out of order.
     Slots,
     /// A bucket has no owner, or its owner is not among the nodes.
     Owners,
-    /// It has more than [`ANALYZERS`] analyzers.
+    /// The topology has more than [`ANALYZERS`] analyzers.
     Analyzers,
-    /// Its filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions, or its text
+    /// The filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions. Or its text
     /// has control characters, which could pass for lines of a command's output.
     Filter,
 }
@@ -94,7 +94,7 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// The stage of a change that this topology is.
+    /// The stage of this topology.
     pub fn phase(&self) -> Phase {
         if self.new_owners.is_some() {
             Phase::Union
@@ -187,7 +187,7 @@ impl Topology {
     }
 }
 
-/// Whether a character in a filter's text is a control character; the tabulator is none.
+/// Whether a character in a filter's text is a control character. A tab does not count as one.
 fn acts(letter: char) -> bool {
     letter.is_control() && letter != '\t'
 }

@@ -28,7 +28,7 @@ pub struct Counters {
     pub hurried: u64,
     /// Batches of another cluster, and batches too old to know whether they are repeats.
     pub refused_batches: u64,
-    /// Batches of more nodes or sessions than an analyzer follows.
+    /// Batches that were refused because the analyzer had the maximum number of nodes or sessions.
     pub crowded_batches: u64,
     /// Records that nodes sent and the analyzer did not receive.
     pub export_lost: u64,

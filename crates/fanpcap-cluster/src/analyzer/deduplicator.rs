@@ -1,9 +1,9 @@
 //! Finds the packets that two nodes captured while a bucket moved.
 //!
 //! In real traffic, one packet in twenty has a true repeat: a retransmission or a keep-alive. So a
-//! packet that comes again need not be a duplicate. But each node captures a packet once. So an
-//! equal packet from another node is the duplicate of a packet that this other node has not
-//! delivered yet. The true number of equal packets is that of the node with the most of them.
+//! packet that comes again need not be a duplicate. But each node captures a packet once. So a
+//! packet is a duplicate if another node has delivered an equal packet that this packet's node has
+//! not delivered yet. The true number of equal packets is the largest number from one node.
 //! Duplicates have nearly equal stamps: a packet with another stamp is a true repeat. Duplicates
 //! also have the same bucket: if packets are selected in turn, a true repeat has another bucket.
 

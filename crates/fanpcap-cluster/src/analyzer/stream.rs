@@ -12,8 +12,8 @@ const WINDOW: u64 = (WORDS * 64) as u64;
 /// The number of words in the window. Each batch has one bit.
 const WORDS: usize = 256;
 
-/// If the first batch that the analyzer gets of a session has a greater number, the session began
-/// while the analyzer was out of reach.
+/// If the first batch that comes from a session has a greater number, the session began while the
+/// analyzer was out of reach.
 const FIRST: u64 = 1024;
 
 /// The batches of one session.
@@ -44,15 +44,16 @@ pub(super) struct Stream {
 pub struct IdleTime {
     /// All records that came were captured before this time.
     pub since: u64,
-    /// All records captured before this time have come or are lost; 0 if that is not known yet.
+    /// All records captured before this time have come or are lost; 0 if this time is not known
+    /// yet.
     pub until: u64,
     /// The newest empty batch's stamp. When the next one is made, all records before it were sent.
     newest: u64,
 }
 
 impl Stream {
-    /// A session. `batch` is the first batch that comes of it. If the analyzer was there when the
-    /// session began (`from_begin`), the batches before `batch` count as lost until they come.
+    /// A session. `batch` is its first batch that came. If the analyzer was there when the session
+    /// began (`from_begin`), the batches before `batch` count as lost until they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {

@@ -94,7 +94,7 @@ enum Change {
     CutOff,
 }
 
-/// When each node loads each revision, in milliseconds. Also when the analyzer gets each revision.
+/// When each node loads each revision, and when the analyzer gets it, in milliseconds.
 #[derive(Clone, Debug)]
 struct Plan {
     change: Change,

@@ -24,7 +24,7 @@ pub(super) struct WaitingRecord {
     pub(super) wire_length: u32,
     length: u16,
     pub(super) bucket: u16,
-    /// The analyzer's number of the node.
+    /// The analyzer's number for the node.
     pub(super) node: u16,
     pub(super) link: u16,
     pub(super) marked: bool,
@@ -61,7 +61,7 @@ pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
     /// The memory of delivered slots. Else each slot would keep the memory of its largest burst.
     spare: Vec<TimeSlot>,
-    /// The first slot that was not delivered.
+    /// The first slot that is not delivered yet.
     due: u64,
     /// The number of delivered slots. It also grows if the time goes back.
     given: u64,
@@ -79,7 +79,7 @@ impl Timeline {
         }
     }
 
-    /// The bytes that wait: packets, and what is known about each packet.
+    /// The bytes that the waiting packets and their fields take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -95,7 +95,7 @@ impl Timeline {
         self.slots.iter().chain(&self.spare).filter(with).count()
     }
 
-    /// Records with earlier stamps are late.
+    /// The begin of the first slot that is not delivered. Records with earlier stamps are late.
     pub(super) fn due(&self) -> u64 {
         self.due << SLOT_BITS
     }

@@ -1,4 +1,5 @@
-//! Which node had which bucket when. Packets of buckets that a node no longer had are refused.
+//! Which node had which bucket at which time. Packets of buckets that a node no longer had are
+//! refused.
 //!
 //! A node that is cut off from the coordinator continues to capture by its old topology. Its
 //! packets are accepted until another node has taken over its buckets. Later packets are
@@ -49,7 +50,7 @@ impl KnownTopology {
 pub(super) struct TopologyHistory {
     /// The topologies, the newest last.
     topologies: VecDeque<KnownTopology>,
-    /// For each node, the first stamp of its records by each revision.
+    /// For each node and each revision, the first stamp of the node's records by this revision.
     began: BTreeMap<NodeId, VecDeque<(Revision, u64)>>,
 }
 
@@ -169,8 +170,8 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether the bucket's owner in `known` began to capture before the record. The time between
-    /// them must be longer than the skew.
+    /// Whether the bucket's owner in `known` began to capture earlier than the record's time, by
+    /// more than the skew.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Codes of AVPs. The first seven are the paper's, which gives them no numbers.
+/// Codes of AVPs. The paper has the first seven, but gives them no numbers.
 ///
 /// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four AVPs
 /// of one code. A receiver skips codes that it does not know, so a later version can add codes.
@@ -61,7 +61,7 @@ pub(super) mod code {
     pub(in super::super) const STATE: u8 = 81;
     /// A node that gets no buckets.
     pub(in super::super) const DRAINED: u8 = 82;
-    /// Two values: a node, and the weight that replaces the one that the node announces.
+    /// Two values: a node, and the weight that replaces the node's announced weight.
     pub(in super::super) const WEIGHTED: u8 = 83;
     /// A node whose announced weight counts again.
     pub(in super::super) const UNWEIGHTED: u8 = 84;
@@ -72,8 +72,8 @@ pub(super) mod code {
     /// Begins a section: 1 the coordinator, 2 its topology, 3 the operator's settings, 4 a node, 5
     /// refusals, 6 a note to the operator.
     pub(in super::super) const SECTION: u8 = 87;
-    // The codes 88 to 91 and 94 were a node's counts. They must not be used again.
-    /// Milliseconds since a node was last heard.
+    // The codes 88 to 91 and 94 stood for a node's counts, and must not be used again.
+    /// Milliseconds since a node's last message.
     pub(in super::super) const AGE: u8 = 92;
     /// Two values: a cause, and how many control messages were refused because of it.
     pub(in super::super) const REFUSED: u8 = 93;
@@ -81,7 +81,7 @@ pub(super) mod code {
     pub(in super::super) const CHALLENGED: u8 = 95;
     /// A node's version of fanpcap: 0, major, minor and patch, 8 bits each.
     pub(in super::super) const VERSION: u8 = 96;
-    /// A node's mode: 0: distribution, else how many bytes of each packet it sends.
+    /// A node's mode: 0 for distribution, else how many bytes of each packet it sends.
     pub(in super::super) const HEADER: u8 = 97;
     /// The number of devices that a node monitors.
     pub(in super::super) const DEVICES: u8 = 98;

@@ -33,7 +33,7 @@ pub enum Body {
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
-    /// The message with this session and sequence may be a repeat: send it with the token again.
+    /// The message with this session and sequence may be a repeat: send it again, with the token.
     Challenge([u64; 2]),
     /// From a node: it captures by the topology of this revision. To the operator: it is done.
     Acknowledge(u64),
@@ -48,7 +48,7 @@ pub enum Body {
     /// A coordinator stands by and knows of this term. With this message a standby answers a pulse,
     /// or asks whether it is heard. A leader sends it when it resigns.
     Standby(Term),
-    /// A standby wants to become the active coordinator. The revision is that of its topology.
+    /// A standby wants to become the active coordinator. It has the topology of this revision.
     Elect(Leader, Revision),
     /// A change by the operator.
     OperatorChange(OperatorChange),

@@ -134,8 +134,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The cluster's topology, if this version can't read it. Such a coordinator plans nothing, and
-    /// stands for election only if no other coordinator has led for a while.
+    /// The revision of the cluster's topology, if this version can't read it. Then this coordinator
+    /// plans nothing, and stands for election only if no other coordinator has led for a while.
     pub fn unreadable(&self) -> Option<Revision> {
         self.knowledge.unreadable()
     }
@@ -167,7 +167,7 @@ impl CoordinatorEnd {
     }
 
     /// The state that must be stored now, to be read after a restart; `None` if it is stored
-    /// already. Then call [`Self::note_stored`] or [`Self::note_store_failure`].
+    /// already. After that, call [`Self::note_stored`] or [`Self::note_store_failure`].
     pub fn to_store(&self) -> Option<State> {
         (!self.knowledge.is_stored()).then(|| self.current_state())
     }
@@ -203,7 +203,7 @@ impl CoordinatorEnd {
     /// `replaces`.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why the topology is not written.
     pub fn write(
         &mut self,
         now: Duration,

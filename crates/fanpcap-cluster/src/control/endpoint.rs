@@ -24,8 +24,8 @@ use crate::identity::Revision;
 /// silent for the longest time. The replaced peer is challenged when it sends again.
 const PEERS: usize = 512;
 
-/// The minimum time between two challenges of a peer that are answered. Otherwise two processes
-/// with the same number could keep a third process busy.
+/// The minimum time between two answers to challenges of a peer. Otherwise two processes with the
+/// same number could keep a third process busy.
 const APART: Duration = Duration::from_millis(100);
 
 /// An operator's command that takes longer than this is challenged again. Otherwise an attacker
@@ -37,7 +37,7 @@ const COMMAND: Duration = Duration::from_secs(10);
 pub enum Incoming {
     /// A message that this peer has just sent.
     New(Peer, Body),
-    /// Nothing to do: the datagram is a part of a message, an own message, or a replaced one.
+    /// Nothing to do: the datagram is a part of a message, an own message, or outdated.
     Nothing,
     /// The leader that a message names. The message's seal is valid, but it may be old.
     Hint(Leader),
@@ -54,7 +54,7 @@ pub enum Incoming {
 struct Association {
     since: Duration,
     version: u8,
-    /// The session whose messages are accepted, and their token; 0 before the first.
+    /// The session whose messages are accepted, and their token; 0 before the first session.
     session: u64,
     token: u64,
     window: Window,
@@ -66,7 +66,7 @@ struct Association {
     begun: u64,
     /// The token that the peer gave.
     offered: u64,
-    /// The sequence of the last of our messages that the peer challenged, and when.
+    /// Our last message that the peer challenged: its sequence, and when the peer challenged it.
     challenged: (u64, Option<Duration>),
     assemblies: BTreeMap<Kind, Assembly>,
     used: u64,
@@ -118,8 +118,8 @@ impl Endpoint {
         self.me
     }
 
-    /// Where this process begins to count items: their numbers differ from those of the
-    /// participant's earlier processes. It is random, and low enough for any process.
+    /// The number at which this process begins to count items. It is random, so that processes of
+    /// one participant use different numbers, and low enough for any process.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }

@@ -172,7 +172,7 @@ impl Cause {
         "foreign", "key", "seal", "body", "replay", "stale", "version", "term",
     ];
 
-    /// What is wrong with such datagrams, in words, in the order of the causes' numbers.
+    /// For each cause, in the order of their numbers: what is wrong with the datagrams, in words.
     pub(super) const FAULTS: [&str; 8] = [
         "no control messages of this cluster",
         "sealed with another key",

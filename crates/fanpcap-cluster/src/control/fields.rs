@@ -16,7 +16,7 @@ pub enum BodyError {
     Value(u8),
     /// More AVPs have this code than the receiver keeps.
     Count(u8),
-    /// The topology of this revision is not encoded as this version can read it.
+    /// This version can't read the encoding of the topology of this revision.
     Topology(Revision),
 }
 
@@ -84,8 +84,8 @@ impl<'a> Fields<'a> {
         u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))
     }
 
-    /// The bytes that the values of all `BYTES` carry. The first `LENGTH` says how many there are.
-    /// More than `most` bytes are an error.
+    /// The bytes that the values of all `BYTES` carry. Their number is the first `LENGTH`. More
+    /// than `most` bytes are an error.
     pub(super) fn bytes(self, most: usize) -> Result<Vec<u8>, BodyError> {
         let length = usize::try_from(self.one(code::LENGTH)?).unwrap_or(usize::MAX);
         if length > most {

@@ -48,7 +48,7 @@ kinds! {
     Synchronise = 24,
     /// A standby wants to become the active coordinator.
     Elect = 25,
-    /// A change by the operator. Number 26 was a node's counts, which now go to analyzers.
+    /// A change by the operator. Number 26 stood for a node's counts: do not use it.
     OperatorChange = 27,
     /// The operator asks for the cluster's status.
     Query = 28,

@@ -73,7 +73,7 @@ pub struct NodeEnd {
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
-    /// Whether the operator was told of a topology that can't be read, since one that can.
+    /// Whether the operator was told of an unreadable topology, since the last readable one came.
     is_behind_told: bool,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
@@ -213,7 +213,7 @@ impl NodeEnd {
     }
 
     /// Answers a standby. If the leader has answered a heartbeat recently, the answer names this
-    /// leader. If it has not, the node also sends the leader a heartbeat. If the standby is the
+    /// leader. If the leader has not, the node also sends it a heartbeat. If the standby is the
     /// node's own leader, the node looks for another leader.
     fn hear_standby(&mut self, now: Duration, from: (SocketAddr, Peer), is_followed: bool) {
         let limit = self.settings.retry * 3 / 2;

@@ -2,9 +2,10 @@
 //!
 //! Strangers on the monitored link can send frames like the coordinator's. So each frame has a
 //! number that only holders of the cluster's key can compute in advance. The number is the
-//! HMAC-SHA256 of the frame's kind and sequence. For a topology update the revision is also an
-//! input, which nodes know from the control channel. Nodes accept each number once. This needs no
-//! messages, so nodes recognize beacons also while no coordinator is in reach.
+//! HMAC-SHA256 of the frame's kind and sequence. For a topology update, the topology's revision is
+//! also an input; nodes know it from the control channel. Nodes accept each number once. They
+//! compute numbers without messages, so they recognize beacons also while no coordinator is in
+//! reach.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl FrameNumbers {
 
 const LABEL: &[u8] = b"fanpcap frame in the stream";
 
-/// A frame with the fields that the sender and the nodes compute alike.
+/// The fields of a frame that the sender and the nodes compute in the same way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DueFrame {
     /// What the frame is for.
@@ -172,14 +173,14 @@ impl HeardBeacon {
     }
 }
 
-/// After this time without a beacon there is no sender, or the node is blind.
+/// After this time without a beacon, there is no sender, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
 /// For this time after a beacon, a node computes sequences from it, not from its own clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
-/// Numbers are announced for this many seconds ahead. The agent may be gone for as long, and its
-/// clock may differ from the coordinator's by as much.
+/// Numbers are announced for this many seconds ahead. The agent may be gone for this time, and its
+/// clock may differ from the coordinator's by this time.
 const AHEAD: u64 = 32;
 
 /// Computes the numbers that a node's agent announces to its BPF program.
@@ -282,7 +283,7 @@ impl FrameListener {
             .collect()
     }
 
-    /// Changes the key in use while no beacon comes: the coordinator may use another first.
+    /// Tries another key while no beacon comes: the coordinator may already use another one.
     fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {

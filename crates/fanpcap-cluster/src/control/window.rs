@@ -1,6 +1,6 @@
 //! Which messages of a sender have come, so that none is accepted twice (as in RFC 4303, 3.4.3).
 
-/// A message may be later than this many messages that were sent after it.
+/// A message may arrive after this many messages that were sent later.
 const WIDTH: u64 = 128;
 
 /// The sequence numbers of one session that have come.

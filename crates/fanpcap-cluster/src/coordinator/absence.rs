@@ -1,4 +1,4 @@
-//! Distinguishes nodes that died from many nodes that disappear at once, which the engine has lost.
+//! Distinguishes dead nodes from nodes that the engine has lost: many that disappear at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,17 +23,17 @@ struct MassAbsence {
     nodes: BTreeSet<NodeId>,
     /// Since when the same nodes are absent.
     since: Duration,
-    /// Whether at least half of all nodes are heard. If so, the absent nodes are most likely dead
-    /// or cut off. If not, the coordinator may be cut off.
+    /// Whether the coordinator hears at least half of all nodes. If so, the absent nodes are most
+    /// likely dead or cut off. If not, the coordinator may be cut off.
     is_half_heard: bool,
-    /// Since when fewer nodes are absent, if fewer are.
+    /// Since when the absent nodes are too few for a mass absence; `None` if they are enough.
     better: Option<Duration>,
 }
 
 impl Absences {
-    /// Whether so many of `all` nodes are lost that none of them counts as dead. Ends once fewer
-    /// are lost, for as long as a lease; or when no more than half are lost, and the same ones for
-    /// as long as [`Timing::outlast`].
+    /// Whether so many of `all` nodes are lost that none of them counts as dead. This ends when
+    /// fewer nodes have been lost for as long as a lease. It also ends when at most half of the
+    /// nodes are lost, and no further node was lost for [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,
         lost: &BTreeSet<NodeId>,
@@ -82,7 +82,7 @@ impl Absences {
         self.is_half_heard() && self.mass.as_ref().is_some_and(outlasts)
     }
 
-    /// Whether too many nodes are absent, and at least half are heard.
+    /// Whether too many nodes are absent, and the coordinator hears at least half of all nodes.
     pub(super) fn is_half_heard(&self) -> bool {
         self.mass.as_ref().is_some_and(|mass| mass.is_half_heard)
     }

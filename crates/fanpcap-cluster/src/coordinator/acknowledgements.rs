@@ -14,8 +14,8 @@ pub(super) struct Acknowledgements {
     /// The topology's revision, and when it was first seen.
     revision: Option<(Revision, Duration)>,
     gainers: BTreeSet<NodeId>,
-    /// Live gainers that capture by the topology: the boot of their machine, and since when. After
-    /// another boot, the time begins again.
+    /// Live gainers that capture by the topology: the boot of each one's machine, and since when it
+    /// captures. After another boot, the time begins again.
     given: BTreeMap<NodeId, (u64, Duration)>,
 }
 
@@ -54,7 +54,7 @@ impl Acknowledgements {
         }
     }
 
-    /// Whether these acknowledgements are of the topology of this revision.
+    /// Whether these acknowledgements are for the topology `revision`.
     pub(super) fn are_of(&self, revision: Revision) -> bool {
         self.revision.is_some_and(|(known, _)| known == revision)
     }

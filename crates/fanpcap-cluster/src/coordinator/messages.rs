@@ -17,7 +17,7 @@ pub enum Condition {
     Leads,
     /// Too many nodes disappeared at once to count them as dead.
     MassExpiry {
-        /// These nodes.
+        /// The nodes that disappeared.
         nodes: Vec<NodeId>,
         /// After how long they count as dead; `None`: never, because more than half of the nodes
         /// are gone.
@@ -87,7 +87,8 @@ pub enum Stage {
     Union,
     /// A stable topology: a change ends, or nothing moves.
     Stable,
-    /// A stable topology that selects by another key: packets are missed and doubled meanwhile.
+    /// A stable topology that selects by another key: until all nodes follow it, packets are missed
+    /// and doubled.
     Cut,
 }
 
@@ -96,21 +97,21 @@ pub enum Stage {
 pub struct Change {
     /// The new topology's epoch.
     pub epoch: u64,
-    /// The stage that it begins.
+    /// The stage that the topology begins.
     pub stage: Stage,
-    /// Nodes that the last topology did not have.
+    /// Nodes that the previous topology did not have.
     pub joined: Vec<NodeId>,
     /// Nodes that lose their buckets because they count as dead.
     pub lost: Vec<NodeId>,
-    /// Nodes with another weight than before, and the weight; 0 if they are drained.
+    /// Nodes whose weight changes, and the new weight; 0 if they are drained.
     pub weighed: Vec<(NodeId, u16)>,
     /// Buckets that are captured by two nodes.
     pub moving: usize,
     /// Whether records go to other analyzers than before.
     pub redirects: bool,
-    /// Whether other packets pass the filter than before.
+    /// Whether the filter changes.
     pub filters: bool,
-    /// Whether it repeats the last topology, for nodes that follow a newer one that is lost.
+    /// Whether it repeats the previous topology, because nodes may follow a newer, lost topology.
     pub repeats: bool,
 }
 
@@ -157,7 +158,7 @@ impl Change {
 }
 
 impl Change {
-    /// The reasons for writing the topology, a word each.
+    /// The reasons for writing the topology, each as one word.
     fn causes(&self) -> Vec<&'static str> {
         let causes = [
             ("first", self.stage == Stage::First),

@@ -1,4 +1,4 @@
-//! Since when each node is alive, and how often it has gone.
+//! Since when each node is alive, and how often it has disappeared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::topology::NODES;
 /// How long a newcomer must live before it gets buckets, so that nodes can start together.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
-/// The longest hold-down of a node that was gone before, unless the first is longer.
+/// The longest hold-down of a node that was gone before, unless its first hold-down is longer.
 const HOLD_DOWN_MOST: Duration = Duration::from_secs(300);
 
-/// Most nodes that are remembered.
+/// The maximum number of nodes that are remembered.
 const MOST: usize = 4 * NODES;
 
-/// After this many times its hold-down, a live node's departures are forgotten.
+/// A live node's departures are forgotten after this many hold-downs.
 const FORGIVEN: u32 = 4;
 
 /// The nodes that were seen.
@@ -29,12 +29,12 @@ pub(super) struct SeenNodes {
 /// What is remembered of a node.
 #[derive(Debug)]
 struct SeenNode {
-    /// Which boot of its machine was seen last.
+    /// The last boot of the node's machine that was seen.
     boot: u64,
-    /// When it came, or went.
+    /// When the node last came or went.
     since: Duration,
     runs: bool,
-    /// How often it has gone recently.
+    /// How often the node has disappeared recently.
     departures: u32,
 }
 
@@ -101,7 +101,7 @@ impl SeenNodes {
         presence.is_some_and(|presence| presence.departures > 0)
     }
 
-    /// When the node left; `None`: it is alive, or was never seen.
+    /// When the node left; `None` if it is alive, or was never seen.
     pub(super) fn left(&self, node: NodeId) -> Option<Duration> {
         let presence = self.nodes.get(&node).filter(|presence| !presence.runs)?;
         Some(presence.since)
@@ -115,7 +115,7 @@ impl SeenNode {
         self.departures = self.departures.saturating_add(u32::from(!runs));
     }
 
-    /// How long it waits before it gets buckets.
+    /// How long the node waits before it gets buckets.
     fn hold(&self, timing: &Timing) -> Duration {
         let Some(doubled) = self.departures.checked_sub(1) else {
             return ARRIVAL;

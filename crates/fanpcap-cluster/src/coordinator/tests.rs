@@ -93,7 +93,7 @@ impl TestCluster {
         true
     }
 
-    /// Runs for so many milliseconds; all nodes but `late` acknowledge at once.
+    /// Runs for `millis` milliseconds. All nodes except `late` acknowledge at once.
     fn run_but(&mut self, millis: u64, late: &[u32]) {
         for _ in 0..millis / 50 {
             self.step();
@@ -114,7 +114,7 @@ impl TestCluster {
         self.changes.iter().map(|change| change.stage).collect()
     }
 
-    /// How many buckets the node is to have in the end.
+    /// How many buckets the node has after the present change.
     fn share(&self, node: u32) -> usize {
         let topology = self.topology();
         let slot = topology.entry(NodeId(node)).map(|entry| entry.slot);
@@ -208,7 +208,7 @@ fn a_death_in_a_union_gives_it_another_goal() {
     // No node got a bucket, so the way back needs no union.
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.topology().owners, owners);
-    // So that the next death does not look like the same event.
+    // Time passes, so that the next death does not look like the same event.
     lab.run(5000);
     lab.view.desired.weights.insert(NodeId(1), 3);
     lab.run_but(300, &[1]);
@@ -273,7 +273,7 @@ fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
     lab.run(2000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.changes[0].lost, [NodeId(2), NodeId(3)]);
-    // Those two do not count for what comes next.
+    // These two deaths do not count when the next node dies.
     lab.lose(4);
     lab.run(2000);
     assert_eq!(lab.stages().len(), 4);

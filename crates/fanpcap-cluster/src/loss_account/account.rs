@@ -16,7 +16,7 @@ pub struct BucketAccount {
     pub doubles: Span,
     /// Doubles that the analyzer delivered twice, because it did not remove them.
     pub kept: Span,
-    /// Captured packets that an analyzer refused: another node had the bucket.
+    /// Captured packets that an analyzer refused, because another node had the bucket.
     pub refused: Span,
     /// Packets that no node captured for the cluster.
     pub lost: Span,
@@ -25,17 +25,17 @@ pub struct BucketAccount {
 /// A node's part in the account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeAccount {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// The verdict on its port, by the other nodes' counts of the last five minutes.
+    /// The verdict on the node's port, by the other nodes' counts of the last five minutes.
     pub verdict: Verdict,
-    /// Packets that did not reach its port, until traffic last stopped in all buckets.
+    /// Packets that did not reach the node's port, until traffic last stopped in all buckets.
     pub mirror: i64,
     /// The node's own packets that found its ring full.
     pub ring: u64,
-    /// Packets that reached its port.
+    /// Packets that reached the node's port.
     pub seen: u64,
-    /// Packets that it captured.
+    /// Packets that the node captured.
     pub captured: u64,
 }
 

@@ -86,7 +86,7 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// How many packets of each bucket an ended run captured in all.
+    /// How many packets of each bucket an ended run captured in total.
     pub(super) fn captured_until_end(&self, run: &CounterRun, end: &CounterRunEnd) -> Box<Spans> {
         if let Some(captured) = &end.captured {
             return captured.clone();
@@ -264,7 +264,7 @@ pub(super) struct RunCounts<'a> {
     pub(super) around: ReportsAround<'a>,
     /// The first report after the time of the account; without such a report, the last report.
     pub(super) newest: &'a Report,
-    /// The newest report of which it is known whether the topology was replaced.
+    /// The newest report for which it is known whether its topology was replaced.
     compared: Option<&'a Report>,
 }
 

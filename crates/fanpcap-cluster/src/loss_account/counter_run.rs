@@ -25,11 +25,11 @@ pub(super) fn zeros() -> Box<Spans> {
 /// The end of a run.
 #[derive(Clone, Debug)]
 pub(super) struct CounterRunEnd {
-    /// When, in nanoseconds since 1970.
+    /// When the run ended, in nanoseconds since 1970.
     pub(super) at: u64,
-    /// How many packets the run captured in all, if that is known.
+    /// How many packets the run captured in total, if that is known.
     pub(super) captured: Option<Box<Spans>>,
-    /// The buckets that it may have captured after its last report.
+    /// The buckets that the run may have captured after its last report.
     pub(super) owned: Box<Flags>,
     /// Whether all nodes' reports have reached `at`. Then `captured` does not change any more.
     pub(super) is_reached: bool,
@@ -52,16 +52,16 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets that the run had captured, and unions had shared, when each interval began.
+    /// The packets captured, and those shared by unions, when each bucket's interval began.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
-    /// How many packets the run captured in each interval by a topology that may be replaced.
+    /// Packets that the run captured in each interval by a topology that may have been replaced.
     pub(super) stale: Box<Counts>,
-    /// The buckets that the node may have had in the bucket's present interval.
+    /// For each bucket, whether the node may have had it in its present interval.
     pub(super) had: Box<Flags>,
     /// Whether a report of the last seconds names a topology that is not known.
     pub(super) follows_unknown: bool,
-    /// The stamp of the last report of which it is known whether the topology was replaced.
+    /// The stamp of the last report for which it is known whether its topology was replaced.
     pub(super) compared: u64,
     /// The run counts as an observer only from this time on.
     pub(super) from: u64,
@@ -139,8 +139,8 @@ impl CounterRun {
         self.reports.push_back(report);
     }
 
-    /// Counts what the node captured outside unions between the oldest two reports as captured by a
-    /// topology that may have been replaced.
+    /// Adds the packets that the node captured outside unions between the oldest two reports to
+    /// `stale`, because their topology may have been replaced.
     fn note_oldest(&mut self) {
         let [from, to] = [0, 1].map(|at| &self.reports[at]);
         for (bucket, stale) in self.stale.iter_mut().enumerate() {
@@ -149,7 +149,7 @@ impl CounterRun {
         self.compared = to.summary.stamp;
     }
 
-    /// The node may also have had these buckets; `None`: any.
+    /// Notes that the node may also have had these buckets; `None` for any bucket.
     pub(super) fn add_had(&mut self, buckets: Option<Box<Flags>>) {
         match buckets {
             None => self.had.fill(true),
@@ -166,7 +166,7 @@ impl CounterRun {
         self.follows_unknown || self.had[bucket]
     }
 
-    /// The newest report that was compared with the others' topologies.
+    /// The newest report that was compared with the topologies of the other nodes.
     pub(super) fn compared(&self) -> Option<&Report> {
         let mut reports = self.reports.iter();
         reports.rfind(|report| report.summary.stamp <= self.compared)
@@ -180,8 +180,8 @@ impl CounterRun {
         self.end.is_none()
     }
 
-    /// The verdict of the last minutes. It is `Sound` if there was too little traffic in these
-    /// minutes, but `verdict` stays as it was.
+    /// The verdict of the last minutes: `Sound` if there was too little traffic in these minutes.
+    /// The field `verdict` then keeps its value.
     pub(super) fn named(&self, time: u64) -> Verdict {
         let is_recent = self.judged.saturating_add(RECENT) >= time;
         if is_recent && self.verdict != Verdict::Sound {
@@ -198,9 +198,9 @@ impl CounterRun {
         self.verdict != Verdict::Sound && self.judged == time
     }
 
-    /// Two reports: all packets of the first were offered by `time`, and the second has all packets
-    /// that were offered by `time`. The delay until a packet is counted, and the difference of
-    /// clocks, are at most `skew` together.
+    /// Two reports around `time`. All packets of the first report were offered by `time`. The
+    /// second report has all packets that were offered by `time`. The delay until a packet is
+    /// counted and the difference of clocks are together at most `skew`.
     pub(super) fn around(&self, time: u64, skew: u64) -> ReportsAround<'_> {
         let mut reports = self.reports.iter();
         let until = time.saturating_sub(skew);
@@ -213,7 +213,7 @@ impl CounterRun {
         }
     }
 
-    /// The packets offered at a time with `around`, according to this observer only.
+    /// The packets of a bucket offered by the time of `around`, according to this observer only.
     pub(super) fn offered(&self, around: &ReportsAround<'_>, bucket: usize) -> Option<Span> {
         let before = self.before.as_ref()?[bucket];
         Some(before + around.seen(bucket))

@@ -8,7 +8,7 @@ use crate::topology::NODES;
 /// The history of a node's port since the ledger began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortHistory {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// The worst verdict.
     pub worst: Verdict,
@@ -20,7 +20,7 @@ pub struct PortHistory {
     pub packets: i64,
 }
 
-/// Notes the present verdict on a run's port. The newest line is the last one.
+/// Notes the present verdict on a run's port. The newest line is at the end.
 pub(super) fn note(history: &mut Vec<PortHistory>, run: &mut CounterRun, time: u64) {
     let (node, verdict) = (run.node, run.named(time));
     let known = history.iter().position(|port| port.node == node);

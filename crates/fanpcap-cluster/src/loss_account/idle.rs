@@ -18,7 +18,7 @@ struct IntervalEnd {
     outcome: (Span, Span),
     /// For each run, the packets that it had captured by the end, and those that unions shared.
     counts: Vec<(Span, u64)>,
-    /// Whether each run's node may have the bucket from then on.
+    /// For each run, whether its node may have the bucket from the end on.
     has: Vec<bool>,
 }
 
@@ -61,7 +61,7 @@ impl Ledger {
     }
 
     /// Ends the intervals of the buckets without traffic whose counts are all known. While a node
-    /// is silent its counts are unknown, because they may come later.
+    /// is silent, its counts are unknown, because they may come later.
     fn close(&mut self, resting: &[Option<Span>]) {
         if self.settings.analyzed {
             return;
@@ -98,7 +98,8 @@ impl Ledger {
         }
     }
 
-    /// The buckets that a run's node may have at the account's time or later; `None`: any.
+    /// The buckets that a run's node may have at the account's time or later; `None` for any
+    /// bucket.
     fn has(&self, share: &RunCounts<'_>) -> Option<Box<Flags>> {
         let report = share.around.before?;
         self.ownership
@@ -134,7 +135,7 @@ impl RunCounts<'_> {
         is_there && run.booked && captured.is_exact()
     }
 
-    /// The packets of a bucket that the run captured, and those of them that unions shared.
+    /// The packets of a bucket that the run captured, and how many of them unions shared.
     fn counts(&self, bucket: usize) -> (Span, u64) {
         (self.captured[bucket], self.newest.shared[bucket])
     }

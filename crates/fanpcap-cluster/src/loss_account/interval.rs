@@ -44,7 +44,7 @@ pub(super) struct RunPart {
     pub(super) stale: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,
-    /// Whether the run has ended. Then what is uncertain came after its last report.
+    /// Whether the run has ended. Then all uncertain packets came after its last report.
     pub(super) is_ended: bool,
     /// Whether the node may have been out of turn. Then its buckets had other packets than others'.
     pub(super) is_out_of_turn: bool,

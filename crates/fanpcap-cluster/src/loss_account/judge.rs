@@ -6,15 +6,15 @@ use super::counter_run::{CounterRun, ReportsAround};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// Parts of a million of the median. A port is different if its node sees both more and fewer
-/// packets than the median, by at least this much.
+/// In millionths of the median. A port is different if its node sees both more and fewer packets
+/// than the median, by at least this much.
 const DIFFERENT: i64 = 2_000;
 
-/// Parts of a million of the median. A port is surplus if its node sees at least this much more
-/// than the median. The median itself may lack packets, because two ports of three may lose some.
+/// In millionths of the median. A port is surplus if its node sees at least this much more than the
+/// median. The median itself may lack packets, because two ports of three may lose some.
 const SURPLUS: i64 = 10_000;
 
-/// Nodes are not compared if they saw fewer packets in all.
+/// Nodes are not compared if they saw fewer packets in total.
 const FEW: i64 = 200;
 
 /// The verdicts by the packets that each run saw between two times: `from`, and the later time
@@ -44,7 +44,7 @@ pub(super) fn judge(
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
-    // If no two nodes see the same packets, it is unknown which of them sees too many.
+    // If no two nodes see the same packets, it is unknown which node sees too many.
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
@@ -106,7 +106,7 @@ impl Sums {
     }
 }
 
-/// `count` in parts of a million of `total`.
+/// `count` in millionths of `total`.
 fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }

@@ -34,7 +34,7 @@ pub enum ReportError {
     Old,
     /// A count fell, a count is greater than possible, or more packets were captured than seen.
     Counts,
-    /// The cluster has as many nodes as it can have.
+    /// The cluster has the maximum number of nodes.
     Full,
 }
 
@@ -81,7 +81,7 @@ pub struct Ledger {
     pub(super) in_turn: bool,
     /// The present interval of each bucket.
     pub(super) intervals: Box<[Interval; BUCKETS]>,
-    /// Packets of each bucket that were doubled and lost before its present interval.
+    /// For each bucket, the packets doubled and the packets lost before its present interval.
     pub(super) closed: Box<[(Span, Span); BUCKETS]>,
     /// The history of ports, in the order of `last`.
     pub(super) history: Vec<PortHistory>,
@@ -156,7 +156,7 @@ impl Ledger {
         }
     }
 
-    /// The cluster has a new topology. Without all topologies, any node may have had any bucket.
+    /// Takes a new topology of the cluster. If one is missing, any node may have had any bucket.
     pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let Some(before) = self.ownership.follow(revision, topology) else {
             return;
@@ -188,9 +188,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node is dead since `at`, in nanoseconds since 1970. `captured` is what it captured in all,
-    /// if its packets went to an analyzer. If not, it may have captured all packets after its last
-    /// report of the buckets that it had by that report's topology, or by a newer one.
+    /// Notes that a node is dead since `at`, in nanoseconds since 1970. `captured` counts its
+    /// captured packets, if they went to an analyzer. If not, the node may have captured, after its
+    /// last report, all packets of the buckets that it had by that report's or a newer topology.
     pub fn end(&mut self, node: NodeId, at: u64, captured: Option<Box<Spans>>) {
         let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();
         if let Some(run) = self.runs.iter_mut().find(of_node) {

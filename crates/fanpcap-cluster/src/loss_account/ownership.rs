@@ -7,7 +7,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use crate::identity::{NodeId, Revision};
 use crate::topology::{Phase, Topology};
 
-/// Topologies that are remembered.
+/// The number of topologies that are remembered.
 const REMEMBERED: usize = 16;
 
 /// A flag for each bucket.
@@ -17,19 +17,19 @@ pub(super) type Flags = [bool; BUCKETS];
 struct KnownTopology {
     revision: Revision,
     topology: Topology,
-    /// Whether nodes had no other buckets between the topology before and this one than by both.
+    /// Whether the previous topology and this one show all buckets that nodes had in between.
     follows: bool,
 }
 
 /// The last topologies.
 #[derive(Debug, Default)]
 pub(super) struct Ownership {
-    /// The newest last.
+    /// The topologies, the newest last.
     topologies: VecDeque<KnownTopology>,
 }
 
 impl Ownership {
-    /// Takes a topology. Returns the revision of the one before, or `None` if that is not older.
+    /// Takes a topology. Returns the previous one's revision; `None` if `revision` is not newer.
     pub(super) fn follow(&mut self, revision: Revision, topology: Topology) -> Option<Revision> {
         let before = self.topologies.back();
         let newest = before.map_or(Revision(0), |known| known.revision);
@@ -48,7 +48,7 @@ impl Ownership {
         Some(newest)
     }
 
-    /// The first known topology that says what nodes had that followed `revision`.
+    /// The first known topology that shows which buckets the nodes had that followed `revision`.
     fn position(&self, revision: Revision) -> Option<usize> {
         let is_newer = |known: &KnownTopology| known.revision > revision;
         let newer = self.topologies.iter().position(is_newer);
@@ -57,17 +57,17 @@ impl Ownership {
         (is_same || newer.is_some_and(|newer| self.topologies[newer].follows)).then_some(at)
     }
 
-    /// Whether it is known what nodes had that followed `revision`.
+    /// Whether it is known which buckets the nodes had that followed `revision`.
     pub(super) fn knows(&self, revision: Revision) -> bool {
         self.position(revision).is_some()
     }
 
-    /// The buckets that a node may have had by the topology `since` and newer ones; `None`: any.
+    /// The buckets that a node may have had by `since` and newer topologies; `None` for any.
     pub(super) fn since(&self, node: NodeId, since: Revision) -> Option<Box<Flags>> {
         self.from(node, self.position(since)?)
     }
 
-    /// The buckets that a node may have had by all known topologies; `None`: any.
+    /// The buckets that a node may have had by all known topologies; `None` if it may have had any.
     pub(super) fn ever(&self, node: NodeId) -> Option<Box<Flags>> {
         self.from(node, 0)
     }
@@ -89,10 +89,10 @@ impl Ownership {
     }
 }
 
-/// Whether all that nodes had between two topologies is in one of them. There may be one between
-/// them, unless it gave a bucket to a node that did not keep it.
+/// Whether these two topologies show all buckets that nodes had between them. Another topology may
+/// lie between the two, if each node that it gave a bucket kept the bucket.
 fn is_next(before: &Topology, after: &Topology) -> bool {
-    // After a fork the one before may be another.
+    // After a fork, `before` may not be the topology that `after` replaced.
     let keeps = |bucket: usize| {
         let owner = after.owners[bucket];
         let new_owners = before.new_owners.as_ref();
@@ -114,7 +114,7 @@ mod tests {
     use crate::topology::NodeEntry;
 
     /// A topology of the nodes 0 to 2. The first bucket has this owner, and in a union this new
-    /// owner, all others belong to node 2.
+    /// owner. All other buckets belong to node 2.
     fn topology(epoch: u64, owner: u8, new_owner: Option<u8>) -> Topology {
         let entry = |node: u8| NodeEntry {
             slot: Slot(node),
@@ -151,7 +151,7 @@ mod tests {
             Some(Revision(0))
         );
         assert_eq!(had(&ownership, 5), [Some(true), Some(false), Some(false)]);
-        // The union between the two was not seen.
+        // The union between these two topologies was not seen.
         assert_eq!(
             ownership.follow(Revision(9), topology(3, 1, None)),
             Some(Revision(5))
@@ -160,8 +160,8 @@ mod tests {
         let both = [Some(true), Some(true), Some(false)];
         assert_eq!([5, 7].map(|since| had(&ownership, since)), [both; 2]);
         assert_eq!(had(&ownership, 9), [Some(false), Some(true), Some(false)]);
-        assert_eq!(had(&ownership, 10), [None; 3], "it is newer than all");
-        assert_eq!(had(&ownership, 4), [None; 3], "it is older than all");
+        assert_eq!(had(&ownership, 10), [None; 3], "10 is newer than all");
+        assert_eq!(had(&ownership, 4), [None; 3], "4 is older than all");
         assert!(ownership.knows(Revision(7)) && !ownership.knows(Revision(4)));
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_topology_that_was_not_seen_may_have_given_any_bucket_to_any_node() {
         let mut ownership = Ownership::default();
         ownership.follow(Revision(1), topology(1, 0, None));
-        // What was between may be a union with another new owner.
+        // The topology between the two may be a union with another new owner.
         ownership.follow(Revision(3), topology(3, 0, Some(2)));
         assert_eq!(had(&ownership, 1), [None; 3]);
         assert_eq!(had(&ownership, 2), [None; 3]);
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(had(&ownership, 3), [None; 3]);
         assert_eq!(had(&ownership, 9), [Some(false), Some(false), Some(true)]);
         assert!(ownership.ever(NodeId(1)).is_none());
-        // Another coordinator has written an eighth and a ninth.
+        // Another coordinator has written its own topologies of the epochs 8 and 9.
         ownership.follow(Revision(12), topology(9, 1, None));
         assert_eq!(had(&ownership, 9), [None; 3]);
     }

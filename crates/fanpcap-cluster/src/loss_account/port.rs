@@ -6,16 +6,16 @@ use fanpcap_buckets::layout::BUCKETS;
 
 use super::span::{Span, sum};
 
-/// The time before now that a verdict is about, in nanoseconds: five minutes.
+/// A verdict is about the last five minutes. In nanoseconds.
 pub(super) const RECENT: u64 = 300_000_000_000;
 
 /// The time between two samples, in nanoseconds.
 const STEP: u64 = RECENT / 30;
 
-/// Parts of a million. A port that lacks fewer packets is not lossy.
+/// A port that lacks fewer of a million packets is not lossy.
 const LOSSY: i64 = 20;
 
-/// Packets. A port that lacks fewer packets is not lossy.
+/// A port that lacks fewer packets in total is not lossy.
 const FEW: i64 = 3;
 
 /// The packets that a run's port did not deliver.
@@ -29,7 +29,7 @@ pub(super) struct Port {
     old: Box<[i64; BUCKETS]>,
     /// When the port was last not lossy, or when `old` was noted.
     noted: u64,
-    /// Lacking packets without the old ones, counted when a bucket stopped, or `old` was noted.
+    /// The lacking packets except the old ones, counted when traffic stopped or `old` was noted.
     rested: i64,
     /// The lower limit of the lacking packets, without the packets of `old`. It never falls.
     lacking: i64,
@@ -39,7 +39,7 @@ pub(super) struct Port {
     pub(super) parts: u32,
     /// The lower limit of the packets lacking since the run began, with `old`. It never falls.
     in_all: i64,
-    /// The packets of `in_all` that the history has.
+    /// How many packets of `in_all` the history has.
     in_history: i64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Port {
 struct Sample {
     time: u64,
     lacking: i64,
-    /// Packets offered to the cluster in all.
+    /// Packets offered to the cluster in total.
     offered: i64,
 }
 
@@ -75,7 +75,7 @@ impl Port {
         self.parts = 0;
     }
 
-    /// Notes that a bucket's traffic has stopped. `lacks` packets were lacking since it last did.
+    /// Notes that a bucket's traffic stopped. The port lacks `lacks` packets since the last stop.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);
@@ -84,7 +84,7 @@ impl Port {
 
     /// Judges the port at `time`. `lacks` has the lacking packets of each bucket since its traffic
     /// last stopped. `mirror` is the number of packets of all buckets that were lacking before. The
-    /// cluster was offered `offered` packets in all.
+    /// cluster was offered `offered` packets in total.
     pub(super) fn judge(&mut self, time: u64, lacks: &[Span], mirror: i64, offered: i64) {
         let certain = sum(lacks.iter().map(|lacks| lacks.least.max(0)));
         self.in_all = self.in_all.max(mirror.saturating_add(certain));
@@ -131,7 +131,7 @@ impl Port {
         }
     }
 
-    /// Returns how many lacking packets the history lacks, and counts them as in the history.
+    /// Returns how many lacking packets the history lacks, and notes that the history has them now.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

@@ -12,14 +12,14 @@ pub type Counts = [u64; BUCKETS];
 pub struct Beacon {
     /// The beacon's number; 0 before the first.
     pub sequence: u64,
-    /// When the node saw it, in nanoseconds since 1970.
+    /// When the node saw the beacon, in nanoseconds since 1970.
     pub seen: u64,
 }
 
 /// The fields of a report besides the counts by bucket. All counts are 0 at the time `since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// A random number, made when the node's machine booted.
     pub boot: u64,

@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets since the oldest reports kept for all.
+    /// Gives each live node its verdict, by the packets since the oldest reports kept of all nodes.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -126,7 +126,8 @@ impl Ledger {
         }
     }
 
-    /// Begins with the first observer: packets that it has already counted are not in the ledger.
+    /// Begins with the first observer. Packets that this observer has already counted are not in
+    /// the ledger.
     fn begin_with(&mut self, at: usize) {
         let run = &mut self.runs[at];
         if run.age == RunAge::New {
@@ -170,7 +171,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // The packets captured by the run's first report, minus those since the ledger began.
+        // The packets captured until the run's first report, minus those since the ledger began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -213,7 +214,7 @@ impl Ledger {
     }
 
     /// Handles runs whose end the reports of all nodes have reached. Notes how many packets such a
-    /// run captured in all, and raises the floor to the packets that it saw.
+    /// run captured in total, and raises the floor to the packets that it saw.
     fn reach_ends(&mut self) {
         for at in 0..self.runs.len() {
             let run = &self.runs[at];

@@ -72,8 +72,8 @@ impl Ledger {
         }
     }
 
-    /// The last report of another run before, and the first one after, all packets that a run
-    /// counted between two stamps.
+    /// Two reports of another run around all packets that a run counted between two stamps: the
+    /// last report before these packets, and the first report after them.
     fn around_both<'a>(&self, other: &'a CounterRun, [from, to]: [u64; 2]) -> ReportsAround<'a> {
         let skew = self.settings.skew;
         ReportsAround {

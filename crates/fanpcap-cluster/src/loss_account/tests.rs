@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use model::{Model, SECOND};
 use model_event::ModelEvent;
 
-/// How many cases of a property run; `default` if `FANPCAP_RUNS` does not say it.
+/// How many cases of a property run; `default` if `FANPCAP_RUNS` is not set.
 fn runs(default: u32) -> ProptestConfig {
     let set = std::env::var("FANPCAP_RUNS").ok();
     let cases = set.map_or(default, |runs| runs.parse().expect("a number of runs"));
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// A node that joins while packets come may have lost some of its own buckets only.
+/// A node that joins while packets come may have lost packets, but only packets of its own buckets.
 #[test]
 fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
     use ModelEvent::{Blind, Join, Move};

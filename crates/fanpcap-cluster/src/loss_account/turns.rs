@@ -13,7 +13,7 @@ use super::verdict::Verdict;
 /// Updates come in the stream every 8 s, a port may lose one, and none comes in a union.
 const TURN: u64 = 20_000_000_000;
 
-/// In nanoseconds. A node whose newest beacon is older lacks a beacon, and perhaps an update.
+/// In nanoseconds. A node whose newest beacon is older lacks a newer one, and perhaps an update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
@@ -30,7 +30,7 @@ impl Ledger {
     }
 
     /// Notes the runs whose nodes may have lacked a packet or an update. While packets come, the
-    /// counts do not show that a few packets are lacking. Without traffic they do.
+    /// counts do not show that a few packets are lacking. Without traffic, the counts show it.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;

@@ -9,7 +9,7 @@ pub enum Verdict {
     Sound,
     /// The port lost this many of a million packets in the last five minutes.
     Lossy(u32),
-    /// The port sees more packets than others: its mirror may deliver some twice. No observer.
+    /// The port sees more packets than others, perhaps doubles. Its node is not an observer.
     Surplus,
     /// The port sees other traffic than the others: it may be the wrong port. No observer.
     Different,
@@ -33,7 +33,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in a word.
+    /// The verdict as one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sound => "sound",

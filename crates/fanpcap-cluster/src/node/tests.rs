@@ -25,7 +25,7 @@ fn offer(node: &mut Node, revision: u64, topology: Box<Topology>) -> Vec<Command
     node.take(NodeEvent::Topology(Revision(revision), topology))
 }
 
-/// The revision and the number of buckets of the only command, a load.
+/// The revision and the number of buckets in the only command, which must be a load.
 fn load(commands: &[Command]) -> (u64, usize) {
     match commands {
         [Command::Load(assignment)] => (assignment.revision.0, assignment.claims.count()),
@@ -38,7 +38,7 @@ fn a_node_loads_acknowledges_and_refuses_what_is_older() {
     let mut node = Node::new(NodeId(7), None);
     assert_eq!(load(&offer(&mut node, 5, alone(1, 7))), (5, BUCKETS));
     assert_eq!(node.current(), None);
-    // The engine may send it twice.
+    // The engine may send a topology twice.
     assert_eq!(offer(&mut node, 5, alone(1, 7)), []);
     let acknowledged = [Command::Acknowledge(Revision(5))];
     assert_eq!(node.note_loaded(Revision(5)), acknowledged);
@@ -85,7 +85,7 @@ fn a_node_that_is_cut_off_refused_or_misled_goes_on() {
     }
     let back = node.take(NodeEvent::Reach(true));
     assert_eq!(back[1..], [Command::Acknowledge(Revision(5))]);
-    // The good topology of the same revision is still welcome.
+    // The node still accepts a valid topology of the same revision.
     assert_eq!(load(&offer(&mut node, 6, alone(2, 7))), (6, BUCKETS));
 }
 

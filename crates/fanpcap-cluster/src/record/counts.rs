@@ -6,9 +6,9 @@
 //! After the head come fields of 8 bytes: since, stamp, revision, ring, the beacon's number, and
 //! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
 //! Then come one or three varints for each bucket of this analyzer. The first is twice the
-//! difference of the packets seen. It is greater by 1 if the differences of the packets captured
-//! and shared follow; else these two are 0. A varint has seven bits in each byte, the low bits
-//! first, and the highest bit is set in all bytes but the last.
+//! difference of the packets seen, plus 1 if two more follow: the differences of the packets
+//! captured and shared. Without them, these differences are 0. A varint has seven bits in each
+//! byte, the low bits first, and the highest bit is set in all bytes but the last.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -96,7 +96,7 @@ impl CountsEncoder {
 #[derive(Debug, Default)]
 pub struct CountsDecoder {
     part: Option<Part>,
-    /// Empty before the first report.
+    /// The counts of the last report; empty before the first one.
     before: Before,
 }
 
@@ -105,7 +105,7 @@ impl CountsDecoder {
     /// has. The counts of other buckets are 0.
     ///
     /// # Errors
-    /// The message is not a report, or has another part than the report before. Then no later
+    /// The message is not a report, or has another part than the previous report. Then no later
     /// report of the connection can be read.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<(Part, Report), MessageError> {
         let head = Head::of_whole(bytes, Kind::Counts)?;

@@ -1,9 +1,9 @@
 //! The head of all messages between nodes and analyzers, and the acknowledgement.
 //!
 //! A message is a part of a TCP stream. All numbers are in network byte order. Nodes of different
-//! versions of fanpcap may be in one cluster. So a receiver ignores bytes that are 0 here, and a
-//! later version may use these bytes for optional fields. Any other change needs another version
-//! number, which this version refuses.
+//! versions of fanpcap may be in one cluster. So a receiver ignores the bytes that are 0 in this
+//! table, and a later version may use these bytes for optional fields. Any other change needs
+//! another version number, which this version refuses.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
@@ -89,7 +89,7 @@ impl fmt::Display for MessageError {
             Self::Kind(kind) => write!(f, "a message of kind {kind}, which is not read here"),
             Self::Length(length) => write!(
                 f,
-                "a message of {length} bytes: not from {HEAD_BYTES} to {MESSAGE_BYTES}, or not its head's length"
+                "a message of {length} bytes: a message has {HEAD_BYTES} to {MESSAGE_BYTES} bytes, and its head says how many"
             ),
             Self::Body => write!(f, "a message whose counts and bytes disagree"),
         }
@@ -99,11 +99,11 @@ impl fmt::Display for MessageError {
 impl std::error::Error for MessageError {}
 
 impl Head {
-    /// Reads a head. The rest of the message may follow, or may not have come yet. A TCP driver
-    /// reads [`length`](Self::length) bytes in all.
+    /// Reads a head. The rest of the message may follow, or may not have come yet. The whole
+    /// message has [`length`](Self::length) bytes.
     ///
     /// # Errors
-    /// The rest of the message can't be read, and so can no later message of a TCP connection.
+    /// The message can't be read, nor can later messages of the same TCP connection.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(MessageError::Length(bytes.len()));
@@ -143,7 +143,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Appends the head to `to`, with the length as it is now. [`complete`] corrects the length.
+    /// Appends the head to `to`, with the present length. [`complete`] corrects the length.
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&MAGIC);
         to.extend_from_slice(&[VERSION, self.kind as u8, 0, 0, 0, 0, 0, 0]);
@@ -160,7 +160,7 @@ pub(super) fn complete(message: &mut [u8]) {
     message[8..12].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The acknowledgement that the analyzer has all batches of a session below `next`.
+/// An acknowledgement: the analyzer has all batches of a session before the batch `next`.
 pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
     let mut message = Vec::with_capacity(ACK_BYTES);
     let kind = Kind::Ack;

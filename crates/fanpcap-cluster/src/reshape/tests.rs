@@ -4,7 +4,7 @@ use super::*;
 use crate::topology::Phase;
 use std::collections::BTreeMap;
 
-/// Says which nodes are dead or do not follow yet. All other nodes are alive and follow.
+/// The dead nodes, and those that do not follow yet. All other nodes are alive and follow.
 #[derive(Default)]
 struct Nodes {
     dead: Vec<u32>,

@@ -1,4 +1,4 @@
-//! An analyzer that begins later than its nodes. Also what it refuses and forgets.
+//! An analyzer that begins later than its nodes, and what an analyzer refuses and forgets.
 
 use super::*;
 
@@ -111,8 +111,8 @@ fn slots_do_not_keep_the_memory_of_every_burst() {
         analyzer.take(&Batch::decode(&bytes).unwrap(), now).unwrap();
         analyzer.release(now, |_| ());
     }
-    // The records of half a second wait. These are about 200 of 4096 slots, and each slot had
-    // records before.
+    // The records of half a second wait, in about 200 of the 4096 slots. Each slot had records
+    // before.
     assert!(analyzer.timeline.slots_with_memory() < 400);
 }
 

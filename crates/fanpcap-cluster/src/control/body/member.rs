@@ -56,8 +56,8 @@ impl Member {
     }
 }
 
-/// A node's version and settings. A later version may send values that this version does not know.
-/// Then the result is `None`, as for a node without this information.
+/// A node's version and settings. `None` if the node did not send them, or if a later version sent
+/// values that this version does not know.
 fn setup(from: Fields<'_>) -> Option<Setup> {
     let [_, major, minor, patch] = from.one(code::VERSION).ok()?.to_be_bytes();
     let header = from.short(code::HEADER).ok()?;

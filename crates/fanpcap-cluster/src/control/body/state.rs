@@ -42,7 +42,7 @@ pub struct Status {
     pub topology: Option<(Revision, Box<Topology>)>,
     /// The operator's settings.
     pub desired: DesiredState,
-    /// The nodes that are alive, and how many milliseconds ago they were last heard.
+    /// The nodes that are alive, and how many milliseconds ago each sent its last message.
     pub members: Vec<(Member, u32)>,
     /// Datagrams that the coordinator refused, by cause.
     pub refused: Vec<(u32, u32)>,

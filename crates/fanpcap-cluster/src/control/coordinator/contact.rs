@@ -1,4 +1,4 @@
-//! Whether a coordinator hears nodes and other coordinators. Also whether nodes ask a standby to
+//! Whether a coordinator hears nodes and other coordinators, and whether nodes ask a standby to
 //! lead although another coordinator leads.
 
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Notes that a node asks this coordinator to take it in, although it does not lead.
+    /// Notes that a node asks this coordinator, which does not lead, to accept it.
     pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
         let silence = self.settings.silence;
         self.election
@@ -78,9 +78,9 @@ impl CoordinatorEnd {
         !self.asking(now, self.settings.pulse).is_empty()
     }
 
-    /// Whether more nodes would be served if this standby led. This is so if more nodes have asked
-    /// it for a while than there are nodes that it does not hear. So each change of the leader
-    /// serves more nodes, and two coordinators do not take the lead from each other.
+    /// Whether more nodes would be served if this standby led. This is so if the nodes that have
+    /// asked it for a while are more than the nodes that it does not hear. So each change of the
+    /// leader serves more nodes, and two coordinators do not take the lead from each other.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);

@@ -2,10 +2,10 @@
 //!
 //! * A standby that hears no pulse for a while becomes a candidate. Its new term is greater than
 //!   all terms that it has heard of. Standbys with lower numbers wait a little less.
-//! * A candidate withdraws if it hears an active coordinator, or a better candidate. The better
-//!   candidate has the newer topology. If the topologies are the same, it knows of the greater
-//!   term. If the terms are the same too, it has the lower number. A candidate that does not
-//!   withdraw leads when its ballot ends.
+//! * A candidate withdraws if it hears an active coordinator, or a better candidate. Of two
+//!   candidates, the one with the newer topology is better. If they have the same topology, the one
+//!   that knows of the greater term is better. If the terms are the same too, the one with the
+//!   lower number is better. A candidate that does not withdraw leads when its ballot ends.
 //! * A leader steps down when it learns of another leader's greater term: from a pulse, an
 //!   announcement, or a node's heartbeat or acknowledgement.
 //!
@@ -14,8 +14,8 @@
 //!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
 //!   that can receive soon hears something.
 //! * A coordinator that can't read the cluster's topology waits longer, so that one that can read
-//!   it becomes a candidate first. It withdraws for all others. If it leads nevertheless, it writes
-//!   nothing.
+//!   it becomes a candidate first. It withdraws if it hears any other candidate. If it leads
+//!   nevertheless, it writes nothing.
 //! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
@@ -60,11 +60,11 @@ pub(super) struct Election {
     pub(super) term: Term,
     /// The active coordinator.
     pub(super) known: Option<Leader>,
-    /// When the active coordinator was last heard.
+    /// When this coordinator last heard the active coordinator.
     pulsed: Option<Duration>,
-    /// When a node or a coordinator was last heard.
+    /// When this coordinator last heard a node or another coordinator.
     pub(super) touched: Duration,
-    /// Nodes that ask this standby to lead: when they asked first and last.
+    /// Nodes that ask this standby to lead: when each node asked first and last.
     pub(super) asked: BTreeMap<NodeId, [Duration; 2]>,
     /// When this standby last heard each node.
     pub(super) heard: BTreeMap<NodeId, Duration>,
@@ -92,8 +92,8 @@ impl Election {
     }
 
     /// Whether this coordinator leads, and knows which topology the nodes follow. After a new
-    /// leader has heard the first node that the last leader knew, it waits a while for the other
-    /// nodes. Then these count as dead.
+    /// leader has heard the first node that the previous leader knew, it waits a while for the
+    /// other nodes. Nodes that it does not hear by then count as dead.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
         matches!(self.role, ElectionRole::Leading { settled, .. } if now >= settled)
     }
@@ -133,7 +133,7 @@ impl CoordinatorEnd {
         role.message(knowledge.state.number, self.standing())
     }
 
-    /// Whether the active coordinator was heard a short time ago.
+    /// Whether this coordinator has heard the active one a short time ago.
     fn has_pulse(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         self.election.known.is_some() && self.election.pulsed.is_some_and(|at| now < at + silence)
@@ -190,15 +190,15 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Becomes the active coordinator. The nodes that the last leader knew get some time to report
-    /// that they are alive, and which topology they follow. This coordinator may have missed a
-    /// topology that the last leader wrote.
+    /// Becomes the active coordinator. The nodes that the previous leader knew get some time to
+    /// report that they are alive, and which topology they follow. This coordinator may have missed
+    /// a topology that the previous leader wrote.
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
         let state = &mut self.knowledge.state;
         let known = std::mem::take(&mut state.members);
         state.term = leader.term;
         // An earlier process may have had the same term. The random number lets standbys
-        // distinguish its state from this one.
+        // distinguish that process's state from this one.
         state.number = self.endpoint.begin();
         state.desired.selection = self.settings.desired.selection;
         let analyzers = &self.settings.desired.analyzers;
@@ -224,9 +224,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Notes that a node was heard, and which topology it follows. A leader that waits for the last
-    /// leader's nodes stops waiting when it has heard all of them. If a node follows a topology
-    /// that the leader does not know, it waits longer, because a node may send it.
+    /// Notes a message from a node, and which topology the node follows. A leader that waits for
+    /// the previous leader's nodes stops waiting when it has heard all of them. If a node follows a
+    /// topology that the leader does not know, it waits longer, because a node may send it.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);
@@ -241,7 +241,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits until a known node is heard. Before, the leader may be cut off, and plans nothing.
+    /// Waits until a known node sends a message. Before, the leader may be cut off, and plans
+    /// nothing.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
@@ -390,7 +391,8 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // The announcement's sender has heard the leader recently. If it died, no pulse comes.
+            // The sender has heard the leader recently. If the leader has died since, no pulse
+            // comes.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }

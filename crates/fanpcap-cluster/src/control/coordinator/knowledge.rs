@@ -42,7 +42,7 @@ impl Knowledge {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
     }
 
-    /// The cluster's topology, if this version can't read it: others have a newer one than this.
+    /// The revision of the newest topology that others have, if this version can't read it.
     pub(super) fn unreadable(&self) -> Option<Revision> {
         self.unread.filter(|unread| Some(*unread) > self.revision())
     }

@@ -23,7 +23,7 @@ const REFUSALS: usize = 16;
 pub(super) struct MemberState {
     pub(super) member: Member,
     pub(super) heard: Duration,
-    /// Whether this coordinator has heard the node. If it has not, only the last leader has.
+    /// Whether this coordinator has heard the node. Otherwise only the previous leader has.
     pub(super) is_heard: bool,
     /// When the topology is sent to the node again. `attempts` counts how often it was sent.
     next: Duration,
@@ -31,7 +31,7 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
-    /// A node that the last coordinator knew.
+    /// A node that the previous leader knew.
     pub(super) fn inherited(now: Duration, member: Member) -> Self {
         Self {
             is_heard: false,
@@ -104,7 +104,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// The nodes that the last leader knew. This coordinator has not heard any of these nodes yet.
+    /// The nodes that the previous leader knew. This coordinator has not heard any of them yet.
     pub(super) fn inherited(now: Duration, known: Vec<Member>) -> Self {
         let presence = |member: Member| {
             let node = member.announcement.node;
@@ -124,7 +124,7 @@ impl Members {
         self.nodes.values().map(|one| one.member).collect()
     }
 
-    /// The nodes, and the milliseconds since each was last heard.
+    /// The nodes, and the milliseconds since the last message of each.
     pub(super) fn ages(&self, now: Duration) -> Vec<(Member, u32)> {
         let age = |one: &MemberState| now.saturating_sub(one.heard).as_millis();
         let aged = |one: &MemberState| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
@@ -160,8 +160,8 @@ impl Members {
     }
 
     /// Removes nodes and refusals that are older than `offline`. Returns whether a node was
-    /// removed. If no node was heard for longer than the time between heartbeats, the coordinator
-    /// may be cut off. Then no node is removed until all nodes are silent for `offline`.
+    /// removed. If all nodes are silent for longer than the time between heartbeats, the
+    /// coordinator may be cut off. Then no node is removed until all are silent for `offline`.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();
@@ -188,7 +188,7 @@ impl Members {
         self.nodes.is_empty()
     }
 
-    /// Why the machine of `of` is refused, if it is.
+    /// Why the machine that sent `of` is refused; `None` if it is not refused.
     fn refusal(&self, of: &Member) -> Option<Refusal> {
         match self.nodes.get(&of.announcement.node) {
             Some(known) if known.member.announcement.boot != of.announcement.boot => {
@@ -232,7 +232,7 @@ impl Members {
 }
 
 impl CoordinatorEnd {
-    /// Removes nodes that were silent for too long, and refusals that are as old.
+    /// Removes nodes that were silent for too long, and refusals that are too old.
     pub(super) fn expire(&mut self, now: Duration) {
         if self
             .members

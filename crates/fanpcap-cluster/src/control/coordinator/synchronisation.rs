@@ -74,8 +74,8 @@ impl CoordinatorEnd {
     }
 
     /// Notes that a node or a coordinator has a topology that this version can't read. A leader
-    /// resigns when it learns of the topology, because a standby may read it, and whenever another
-    /// coordinator shows it.
+    /// resigns when it first learns of the topology, because a standby may be able to read it. It
+    /// also resigns whenever another coordinator shows the topology.
     pub(super) fn hear_unreadable(&mut self, now: Duration, from: Peer, revision: Revision) {
         let is_new = Some(revision) > self.knowledge.unread;
         self.knowledge.unread = self.knowledge.unread.max(Some(revision));
@@ -86,9 +86,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether a leader did not give this revision, though it is of its term. Then an earlier
-    /// process of this coordinator gave it, and the file is lost. The coordinator needs another
-    /// term; otherwise it could give a revision twice.
+    /// Whether the revision is of this leader's term, but this leader did not give it. Then an
+    /// earlier process of this coordinator gave it, and the file is lost. The coordinator needs
+    /// another term; otherwise it could give a revision twice.
     pub(super) fn is_of_earlier_run(&self, revision: Option<Revision>) -> bool {
         let own = matches!((self.election.role, revision), (ElectionRole::Leading { leader, .. }, Some(of))
             if leader.term == Term::of(of));

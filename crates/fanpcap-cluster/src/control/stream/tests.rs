@@ -60,7 +60,7 @@ fn kinds(due: &[DueFrame]) -> Vec<(Kind, u64)> {
     due.iter().map(|due| (due.kind, due.sequence)).collect()
 }
 
-/// Takes a frame as a BPF program does that knows the agent's announcements.
+/// Takes a frame like a BPF program that has the agent's announcements.
 fn take(announced: &mut Announced, due: &DueFrame) -> bool {
     let frame = InLine {
         kind: due.kind,
@@ -95,7 +95,7 @@ fn a_number_says_all_that_it_is_for() {
     let different: BTreeSet<u64> = all.into_iter().collect();
     assert_eq!(different.len(), all.len());
     let same = numbers(1).of(Kind::Beacon, Revision(5), 7);
-    assert_eq!(same, all[0], "a beacon is known whatever the topology is");
+    assert_eq!(same, all[0], "a beacon is recognized with any topology");
 }
 
 #[test]
@@ -251,8 +251,8 @@ fn keys_change_while_beacons_go_on() {
 }
 
 proptest! {
-    /// The agent may be gone for half a minute, clocks may differ by as much, and beacons may be
-    /// lost. Every beacon that comes is accepted once.
+    /// The agent may be gone for half a minute, clocks may differ by half a minute, and beacons may
+    /// be lost. Every beacon that comes is accepted once.
     #[test]
     fn beacons_are_taken_once(
         ahead in -28_i64..28,

@@ -74,7 +74,7 @@ proptest! {
     }
 }
 
-/// Reports with the highest possible counts do not overflow the sums, though many runs are added.
+/// Reports with the highest possible counts do not overflow the sums, even if many runs are added.
 #[test]
 fn runs_of_the_greatest_counts_are_added_up() {
     let mut ledger = Ledger::new(LedgerSettings {

@@ -89,7 +89,7 @@ impl Cluster {
         (0..seconds).for_each(|_| self.second(0, 0));
     }
 
-    /// Runs seconds with this traffic until the verdict on node 1 is as wanted; returns how many.
+    /// Runs seconds with this traffic until the verdict on node 1 is as wanted. Returns how many.
     fn until(&mut self, (packets, port): (u64, u64), wanted: fn(Verdict) -> bool) -> u64 {
         let begin = self.seconds;
         while !wanted(self.verdict()) {
@@ -134,8 +134,8 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         lost += 8 * 5;
         let end = cluster.seconds;
         (0..4).for_each(|_| cluster.second(10, 10));
-        // The share of the last five minutes' packets. While packets come, a part of the loss is
-        // uncertain.
+        // The share is of the packets of the last five minutes. While packets come, a part of the
+        // loss is uncertain.
         let Verdict::Lossy(parts) = cluster.verdict() else {
             panic!("{:?}", cluster.verdict())
         };
@@ -293,7 +293,8 @@ fn a_port_that_was_double_is_believed_when_nobody_else_sees() {
 
 #[test]
 fn an_analyzer_that_begins_names_nobody_for_what_was() {
-    // The counters are older than the ledger: before, node 1 lacked a tenth of the packets.
+    // The counters are older than the ledger: before it began, node 1 lacked a tenth of the
+    // packets.
     let settings = LedgerSettings {
         skew: SECOND / 5,
         begin: BEGIN + 50 * SECOND,

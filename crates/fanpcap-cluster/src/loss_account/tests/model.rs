@@ -1,8 +1,8 @@
 //! A cluster whose packets are known one by one.
 //!
 //! Each node switches to a topology at a time of its own. A hung node continues to capture by its
-//! old table. The coordinator keeps the rules of decision 30: a union ends when the nodes that gain
-//! buckets capture, and some time has passed.
+//! old table. The coordinator keeps the rules of decision 30: a union ends some time after all
+//! nodes that gain buckets capture.
 
 mod events;
 mod truth;
@@ -26,7 +26,7 @@ const SKEW: u64 = SECOND / 5;
 const START: u64 = 1_000 * SECOND;
 /// Buckets that have packets.
 const USED: usize = 5;
-/// After this time without reports a node counts as dead.
+/// After this time without reports, a node counts as dead.
 const OFFLINE: u64 = 5 * SECOND;
 
 /// Owners of each used bucket, and in a union the new owners.
@@ -81,7 +81,7 @@ struct Node {
     reported: u64,
     heard: u64,
     is_ended: bool,
-    /// Whether it joined, died or hung while packets came, or its port lost a packet.
+    /// Whether the node joined, died or hung while packets came, or its port lost a packet.
     is_faulty: bool,
     next: u64,
 }
@@ -258,7 +258,7 @@ impl Model {
     }
 
     /// Mirrors a frame to all ports. Where packets are captured in turn, all ports have the frames
-    /// in one order.
+    /// in the same order.
     fn send(&mut self, frame: Frame) {
         for at in 0..self.nodes.len() {
             let (lost, delay) = (self.draw(1000), self.draw(SKEW / 2));

@@ -309,7 +309,7 @@ fn a_node_that_was_silent_and_goes_on_is_counted_once() {
 
 #[test]
 fn what_an_analyzer_refused_hides_no_loss() {
-    // Node 0 is cut off, and captures bucket 1 too. The owner of bucket 1 loses one packet of five.
+    // Node 0 is cut off, and captures bucket 1 too. The owner of bucket 1 loses every fifth packet.
     let mut ledger = ledger();
     for seconds in 0..7u64 {
         for node in 0..2 {

@@ -15,8 +15,8 @@ fn ledger() -> Ledger {
     ledger
 }
 
-/// Takes the reports after `seconds`. For each node: the packets of bucket 0 and of bucket 1 that
-/// it saw, the packets that it captured of its own bucket, and when its last beacon came.
+/// Takes the reports after `seconds`. `nodes` has for each node: the packets of buckets 0 and 1
+/// that it saw, the packets that it captured of its own bucket, and when its last beacon came.
 fn take<const NODES: usize>(ledger: &mut Ledger, seconds: u64, nodes: [[u64; 4]; NODES]) {
     for (node, [first, second, captured, beacon]) in nodes.into_iter().enumerate() {
         let seen = |bucket| match bucket {

@@ -45,8 +45,8 @@ impl Model {
         }
     }
 
-    /// Whether no more ports are bad than good if this port is bad too (`is_bad`), or gone. If two
-    /// of three ports lose the same packets, the ledger uses the counts of these two.
+    /// Whether at most half of the ports are bad if this port becomes bad (`is_bad`) or is gone. If
+    /// two of three ports lose the same packets, the ledger uses the counts of these two.
     fn is_judged(&self, at: usize, is_bad: bool) -> bool {
         let is_lossy = |node: &Node| node.loss > 0 || node.blind + 20 * SECOND > self.now;
         let others = self.nodes.iter().enumerate();
@@ -62,8 +62,8 @@ impl Model {
         runs.map(|node| node.heard).min().unwrap_or(self.now)
     }
 
-    /// Notes that packets of these buckets are uncertain. The time of these packets begins with the
-    /// reports at `heard`. It ends with the present reports, and those of silent nodes.
+    /// Notes that packets of these buckets are uncertain. These packets came after the reports at
+    /// `heard`, and before the present reports and the next reports of silent nodes.
     fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
         let runs = self.nodes.iter().filter(|node| node.runs);
         let silent = runs.map(|node| node.silent + SECOND).max();
@@ -162,8 +162,8 @@ impl Model {
         }
     }
 
-    /// Gives all buckets of a node to another node. First by a union, then by a stable topology,
-    /// when the new owner has captured for a while.
+    /// Gives all buckets of a node to another node: first by a union, and by a stable topology when
+    /// the new owner has captured for a while.
     fn reassign(&mut self, from: usize, to: usize) {
         let (heard, owners) = (self.heard(), self.table.owners);
         let new_owners = owners.map(|owner| if owner == from { to } else { owner });

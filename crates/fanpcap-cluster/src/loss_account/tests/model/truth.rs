@@ -57,8 +57,8 @@ impl Model {
         hold(&account.total, all)
     }
 
-    /// Does the same where packets are captured in turn. A node that is out of turn assigns packets
-    /// to wrong buckets, so only the sums of all buckets are compared.
+    /// Checks this without traffic, if packets are captured in turn. A node that is out of turn
+    /// assigns packets to wrong buckets, so only the sums of all buckets are compared.
     pub(in crate::loss_account::tests) fn check_in_turn(&self) -> Result<(), String> {
         let all = |of: fn(&Self, usize) -> i64| (0..USED).map(|bucket| of(self, bucket)).sum();
         let is_faulty = self.nodes.iter().any(|node| node.is_faulty);
@@ -96,7 +96,7 @@ impl Model {
         !nodes.any(|node| self.nodes[node].is_faulty)
     }
 
-    /// Packets of the buckets and times in question, each once.
+    /// How many packets have a doubtful bucket and time, each packet counted once.
     fn doubtful_of(&self, bucket: usize) -> i64 {
         let doubts = self.doubts.iter().filter(|(buckets, _)| buckets[bucket]);
         let is_in = |at: &u64| doubts.clone().any(|(_, times)| times.contains(at));
