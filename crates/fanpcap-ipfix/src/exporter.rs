@@ -104,7 +104,7 @@ impl Exporter {
     }
 
     /// Exports how a bucket's packets are selected. Call it with each new topology for each bucket
-    /// that the node has; over UDP, also from time to time. Does nothing with [`Form::Flows`].
+    /// that the node has; over UDP, call it again at times. Does nothing with [`Form::Flows`].
     pub fn selector(&mut self, now: Duration, selector: &Selector, send: &mut impl FnMut(&[u8])) {
         if self.form == Form::Flows {
             return;
@@ -174,7 +174,7 @@ impl Exporter {
         self.totals
     }
 
-    /// Returns where a record of `len` bytes is written. A message without room is sent first.
+    /// Returns where a record of `len` bytes is written. Sends a full message first.
     fn room(
         &mut self,
         now: Duration,

@@ -34,7 +34,7 @@ pub struct Selector {
 /// symmetric hash of flows and no hash of the IP id, so such selectors can't be described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
-    /// Systematic count-based sampling (1): `interval` packets are selected, then `space` are not.
+    /// Systematic count-based sampling (1): `interval` packets are selected, then `space` skipped.
     Systematic {
         /// How many packets are selected in a row.
         interval: u32,

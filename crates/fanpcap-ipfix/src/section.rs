@@ -57,7 +57,7 @@ pub(crate) fn encode(packet: &Packet<'_>, section: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(section);
 }
 
-/// The number of bytes that encode a variable field's length: 1, or from 255 on 3 (RFC 7011, 7).
+/// How many bytes encode a variable field's length: 1, or 3 from 255 on (RFC 7011, 7).
 fn prefix_len(len: usize) -> usize {
     if len < usize::from(LONG) {
         1
