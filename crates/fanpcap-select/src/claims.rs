@@ -54,7 +54,7 @@ impl Claims {
 
 /// The table by the paper's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b`
 /// belongs to node `b mod N`. The table is exact if N divides the number of buckets. Otherwise the
-/// first nodes have one bucket more, and the round of turns with the last bucket is short.
+/// first nodes have one bucket more, and the last round of turns is cut short.
 ///
 /// `slots` are the nodes' slots in the order of their `Pi`. Without nodes, no bucket has an owner.
 pub fn in_turn(slots: &[Slot]) -> Box<Owners> {

@@ -1,4 +1,4 @@
-//! The control word: which of a node's two tables is in use. Storing it switches the table.
+//! The control word: which of a node's two tables is in use. Storing the word switches tables.
 
 /// The control word. The word 0 belongs to a node that has no table yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,4 +1,4 @@
-//! The parts of a packet that the hash of its content covers: no router on the way changes them.
+//! The parts of a packet that its content's hash covers. No router on the way changes them.
 
 use fanpcap_wire::{Frame, Header, Layers};
 

@@ -50,7 +50,7 @@ pub struct InLine {
     pub kind: Kind,
     /// The number that identifies the cluster.
     pub cluster: u32,
-    /// The sequence, which counts seconds. No two frames of the same kind have the same one.
+    /// The sequence, which counts seconds. Frames of the same kind have different sequences.
     pub sequence: u64,
     /// When the frame was sent, in nanoseconds of TAI.
     pub time_ns: u64,
@@ -105,7 +105,7 @@ impl InLine {
     }
 }
 
-/// Decodes a frame of this version and cluster; `None` for others. An unknown kind is `None`.
+/// Decodes a frame of this version and cluster; `None` for others. The kind is `None` if unknown.
 pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine)> {
     let mut rest = frame.get(12..)?;
     let is_tag =

@@ -90,8 +90,8 @@ impl Keys {
         }
     }
 
-    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. It is no
-    /// turn, so nodes that accept or refuse it continue with the same turn.
+    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. It does
+    /// not count as a turn, so nodes that accept it and nodes that refuse it stay in turn.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),
@@ -156,7 +156,8 @@ mod tests {
         frames::ethernet(0x0800, &packet)
     }
 
-    /// By how much the busiest of eight nodes exceeds the mean, for many flows and a few large.
+    /// By how much the busiest of eight nodes exceeds the mean, for many small and a few large
+    /// flows.
     fn imbalance(key: Key) -> f64 {
         const PACKETS: u64 = 200_000;
         let mix = fanpcap_gen::Description {

@@ -1,4 +1,4 @@
-//! The fast path: reads IPv4 without options, and IPv6, in place behind the Ethernet header.
+//! The fast path: reads IPv4 without options, and IPv6, in place after the Ethernet header.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;

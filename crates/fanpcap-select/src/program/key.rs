@@ -77,7 +77,7 @@ fn hash_of(asm: &mut Assembler, len: usize, initial: u32, done: Label) {
     asm.jump(done);
 }
 
-/// Writes the Ethernet addresses and the bytes from the type on, at r8, into the key.
+/// Writes the Ethernet addresses, and the bytes from the type (offset r8) on, into the key.
 fn link(asm: &mut Assembler) {
     let short = asm.label();
     asm.set(R2, 0);

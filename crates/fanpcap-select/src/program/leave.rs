@@ -104,7 +104,7 @@ impl Program {
         asm.bind(done);
     }
 
-    /// Puts a 64-bit counter's address into r7: in the lane r1, at place r2. Clobbers r1 and r2.
+    /// Puts a 64-bit counter's address into r7: that of lane r1 at place r2. Clobbers r1 and r2.
     fn long(&self, asm: &mut Assembler) {
         asm.value(R7, MAP_COUNTS, offset(counts::long(self.lanes)));
         asm.alu(Op::Left, R1, shift(counts::LANE));
@@ -177,7 +177,7 @@ fn write(asm: &mut Assembler) {
 }
 
 /// Copies the frame's first bytes into the record: directly if they can be read in place, else by
-/// the kernel's helper. A shorter frame needs the helper, and so does one in several pieces.
+/// the kernel's helper. Shorter frames and frames in several pieces need the helper.
 fn copy(asm: &mut Assembler, bytes: u16) {
     let [helper, done] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
