@@ -52,7 +52,7 @@ pub struct AnalyzerSettings {
     pub hold: u64,
     /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
-    /// The maximum number of bytes that wait. If there are more, the oldest records wait less.
+    /// The maximum number of bytes that wait. Beyond it, the oldest records wait for less time.
     pub most_held: usize,
     /// A random number.
     pub seed: u64,
@@ -159,7 +159,7 @@ impl Analyzer {
 
     /// Notes that all topologies of the cluster until `time`, in nanoseconds since 1970, are known.
     /// If a record is older and its topology is unknown, the record is refused after it has waited.
-    /// A newer record is accepted, because the analyzer may be cut off from the engine.
+    /// A newer record is accepted, because the engine may be out of reach.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
@@ -351,7 +351,7 @@ impl Analyzer {
         }
     }
 
-    /// The cluster's time. The median of the nodes' time stamps, so a wrong clock has no effect.
+    /// The cluster's time: the median of the nodes' time stamps. One wrong clock has no effect.
     fn time(&self, now: u64) -> u64 {
         let heard = |stream: &&Stream| stream.heard.saturating_add(SILENT) >= now;
         let mut ahead: Vec<i64> = self

@@ -164,7 +164,7 @@ pub struct ClusterStatus {
     pub leader: Option<String>,
     /// Sentences on what the operator should know or do.
     pub notes: Vec<String>,
-    /// Control messages that the coordinator refused, by the cause's name. Other engines have none.
+    /// Control messages that the coordinator refused, by the cause's name; etcd has none.
     pub refused: Vec<(&'static str, u64)>,
 }
 
@@ -176,7 +176,7 @@ pub enum WriteError {
     NotLeading,
     /// The cluster's topology has changed. Poll, then plan again.
     Changed,
-    /// The connection to the engine broke: it may have stored the topology. Poll, then plan again.
+    /// The connection broke: the engine may have stored the topology. Poll, then plan again.
     Unknown,
     /// The coordinator could not write its file, and so did not send the topology. It tries again.
     Unstored,

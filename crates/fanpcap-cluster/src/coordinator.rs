@@ -109,7 +109,7 @@ pub struct Coordinator {
     timing: Timing,
     /// The time of the last step.
     last: Option<Duration>,
-    /// The sum of the times between steps. A jump of the clock changes it by two ticks at most.
+    /// The sum of the times between steps. A jump of the clock adds at most two ticks.
     now: Duration,
     /// When this coordinator began to lead.
     leads: Option<Duration>,
@@ -306,7 +306,7 @@ impl Coordinator {
         absent
     }
 
-    /// The nodes that share the buckets: the topology's without the dead, and admitted newcomers.
+    /// The nodes that share the buckets: the topology's nodes without dead ones, and newcomers.
     fn members(
         &mut self,
         view: &View,

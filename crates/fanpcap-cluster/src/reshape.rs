@@ -23,7 +23,7 @@ mod tests;
 pub struct Member {
     /// The node's id.
     pub node: NodeId,
-    /// The node's share of the buckets, compared with the other members' weights; 0: it is drained.
+    /// The node's share of the buckets, compared with the other weights; 0 if the node is drained.
     pub weight: u16,
 }
 
@@ -48,7 +48,7 @@ impl ChangeTarget {
     /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
     /// table is the paper's, in which all weights other than 0 are equal.
     ///
-    /// A node keeps its slot. A newcomer gets the lowest free one of [`NODES`], if there is one.
+    /// A node keeps its slot. A newcomer gets the lowest free slot below [`NODES`], if any.
     pub fn new(
         current: Option<&Topology>,
         members: &[Member],

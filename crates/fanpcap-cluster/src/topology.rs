@@ -32,7 +32,7 @@ pub enum Phase {
 /// A node of a topology, with its slot and weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeEntry {
-    /// The node's number in the tables, below [`NODES`]. It stays while the node takes part.
+    /// The node's number in the tables, below [`NODES`]. The node keeps it while it takes part.
     pub slot: Slot,
     /// The node's id.
     pub node: NodeId,
@@ -108,7 +108,7 @@ impl Topology {
         self.nodes.iter().find(|entry| entry.node == node)
     }
 
-    /// Whether the node in `slot` captures `bucket`: alone (`Stable`), or with another (`Union`).
+    /// Whether the node in `slot` captures `bucket`: alone (`Stable`) or shared (`Union`).
     pub fn captures(&self, slot: Slot, bucket: usize) -> Option<Phase> {
         let owner = self.owners[bucket];
         let new_owner = self

@@ -47,7 +47,7 @@ impl Analyzer {
     }
 
     /// How many records have come in the node's sessions that began after `since`, by bucket.
-    /// `since` is in nanoseconds since 1970 by the node's clock. `None`: no such session.
+    /// `since` is in nanoseconds since 1970 by the node's clock. `None` without such a session.
     pub fn received(&self, node: NodeId, boot: u64, since: u64) -> Option<Box<Counts>> {
         let sessions = self.streams.range((node, boot, 0)..=(node, boot, u64::MAX));
         let after = |began: u64| began.saturating_add(self.settings.skew) >= since;

@@ -6,7 +6,7 @@ use super::Refusal;
 use crate::loss_account::Counts;
 use crate::record::Batch;
 
-/// A batch may come this many batches late. Whether an older one came is unknown: it is refused.
+/// A batch may come this many batches late. An older one may be a repeat, and is refused.
 const WINDOW: u64 = (WORDS * 64) as u64;
 
 /// The number of words in the window. Each batch has one bit.
@@ -23,7 +23,7 @@ pub(super) struct Stream {
     next: u64,
     /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// The number of the first record that counts, and that after the newest batch's last record.
+    /// The numbers of the first record that counts, and of the first one after the newest batch.
     records: (u64, u64),
     received: u64,
     /// How many records came, by bucket.
@@ -47,7 +47,7 @@ pub struct IdleTime {
     /// All records captured before this time have come or are lost; 0 if this time is not known
     /// yet.
     pub until: u64,
-    /// The newest empty batch's stamp. When the next one is made, all records before it were sent.
+    /// The newest empty batch's stamp. When the next one is made, all earlier records were sent.
     newest: u64,
 }
 

@@ -110,7 +110,7 @@ impl TopologyHistory {
         }
     }
 
-    /// Whether the node had the record's bucket. Without a topology, each node owns what it sends.
+    /// Whether the node had the record's bucket. If no topology is known, the node had it.
     pub(super) fn check(&self, record: &RecordOrigin, skew: u64) -> OwnershipCheck {
         let Some(newest) = self.topologies.back() else {
             return OwnershipCheck::Owner;

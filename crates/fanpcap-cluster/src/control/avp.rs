@@ -55,7 +55,7 @@ pub(super) mod code {
     pub(in super::super) const WEIGHT: u8 = 78;
     /// The revision of the newest topology that a node captures by, 64 bits.
     pub(in super::super) const FOLLOWS: u8 = 79;
-    /// Why a node is refused: 1: its id is taken, 2: the cluster is full, 3: unsupported version.
+    /// Why a node is refused: 1 for a taken id, 2 for a full cluster, 3 for its version.
     pub(in super::super) const REFUSAL: u8 = 80;
     /// How often the state that standbys get has changed.
     pub(in super::super) const STATE: u8 = 81;

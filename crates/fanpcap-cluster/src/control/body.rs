@@ -29,13 +29,13 @@ pub enum Body {
     TopologyUpdate(Revision, Box<Topology>),
     /// A node is alive.
     Heartbeat(Member, Term),
-    /// To a node: it is refused. To the operator: there are too many changes of this kind.
+    /// To a node: the node is refused. To the operator: there are too many changes of this kind.
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
     /// The message with this session and sequence may be a repeat: send it again, with the token.
     Challenge([u64; 2]),
-    /// From a node: it captures by the topology of this revision. To the operator: it is done.
+    /// From a node: it captures by the topology of this revision. To the operator: change made.
     Acknowledge(u64),
     /// This node leaves.
     Leave(NodeId),

@@ -31,7 +31,7 @@ pub use members::Refused;
 /// A coordinator's number, addresses and times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
-    /// This coordinator's number, below 16. No other coordinator of the cluster has it.
+    /// This coordinator's number, below 16. No other coordinator of the cluster has this number.
     pub number: u8,
     /// The address at which other processes reach this coordinator.
     pub address: SocketAddr,
@@ -56,7 +56,7 @@ pub struct CoordinatorSettings {
     /// hears the first of these nodes. The time ends early when the leader has heard all of them.
     /// If a node follows a newer topology, the leader waits up to `offline` for that topology.
     pub settle: Duration,
-    /// How long the leader waits for a topology's acknowledgement before it sends it again.
+    /// How long the leader waits for an acknowledgement before it sends the topology again.
     pub retry: Duration,
 }
 
@@ -178,7 +178,7 @@ impl CoordinatorEnd {
     }
 
     /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
-    /// protocol repeats important messages. This coordinator does not lead until then.
+    /// protocol repeats important messages. Until it is stored, this coordinator does not lead.
     pub fn note_store_failure(&mut self) {
         self.outbox = Outbox::default();
     }

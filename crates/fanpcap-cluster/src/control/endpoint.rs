@@ -3,8 +3,8 @@
 //! A sender numbers its messages within its **session**, which is a random number that the process
 //! makes when it starts. The receiver refuses replays as long as it remembers the session. Replays
 //! must also fail if the receiver or its peer has just started. So each participant gives its peers
-//! a **token**, an unguessable number, and accepts only messages with it. It answers a message
-//! without the token by a challenge, which has it. This needs neither a clock nor a file.
+//! a **token**, an unguessable number, and accepts only messages with it. It answers other messages
+//! by a challenge, which has the token. This needs neither a clock nor a file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,11 +39,11 @@ pub enum Incoming {
     New(Peer, Body),
     /// Nothing to do: the datagram is a part of a message, an own message, or outdated.
     Nothing,
-    /// The leader that a message names. The message's seal is valid, but it may be old.
+    /// The leader that a message names. The message's seal is valid, but the message may be old.
     Hint(Leader),
-    /// The peer did not accept our last message. It will accept it if we send it again now.
+    /// The peer did not accept our last message, but will accept it if we send it again now.
     Challenged(Peer),
-    /// This peer has just sent an unreadable topology of this revision, a [`Cause::Body`].
+    /// This peer has just sent an unreadable topology of this revision ([`Cause::Body`]).
     Unreadable(Peer, Revision),
     /// Nothing to act on. Send this datagram to the sender.
     Answer(Vec<u8>),
@@ -232,7 +232,7 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // A sender of a later version changes to ours when it sees the challenge's version.
+            // A sender of a later version changes to our version when the challenge comes.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {
@@ -331,7 +331,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a challenge's token. The challenge must be the first that answers one of our messages.
+    /// Takes a challenge's token. It must be the first challenge of one of our messages.
     fn take_challenge(
         &mut self,
         now: Duration,

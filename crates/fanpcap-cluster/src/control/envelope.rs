@@ -21,7 +21,7 @@ const HEADER: usize = 52;
 /// Bytes of the seal.
 pub(crate) const SEAL: usize = 32;
 
-/// The maximum number of bytes in a datagram: an Ethernet frame with room for a tunnel's headers.
+/// The maximum number of bytes in a datagram: an Ethernet frame less a tunnel's headers.
 pub const DATAGRAM: usize = 1400;
 
 const _: () = assert!(HEADER + 2 + AVPS * 5 + SEAL <= DATAGRAM);
@@ -98,7 +98,7 @@ impl Key {
     }
 }
 
-/// The keys of a cluster: one that seals, and another that is valid while keys are changed.
+/// The keys of a cluster: one that seals, and one that is also valid while keys are changed.
 #[derive(Clone, Debug)]
 pub struct Keys {
     /// Seals messages, and opens them.

@@ -1,4 +1,4 @@
-//! The paper's control message (DiCAP, Fig. 2): a type, a count, and this many AVPs.
+//! The paper's control message (DiCAP, Fig. 2): a type, a count of AVPs, and the AVPs.
 
 use super::avp::Avp;
 
@@ -63,8 +63,8 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether messages of this type describe their sender's present state, so that a later one
-    /// replaces an earlier. The window alone would accept a delayed heartbeat with an old weight.
+    /// Whether messages of this type describe their sender's present state, so that later ones
+    /// replace earlier ones. A window alone would accept late heartbeats with old weights.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,

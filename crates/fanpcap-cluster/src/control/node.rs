@@ -177,7 +177,7 @@ impl NodeEnd {
         self.next = now + wait;
     }
 
-    /// Reports once that no coordinator has ever accepted the node, with all refused datagrams.
+    /// Reports once that no coordinator has ever accepted the node, and the refused datagrams.
     fn report_silence(&mut self, now: Duration) {
         let silence = self.settings.silence;
         if self.limit.is_zero() {
@@ -360,7 +360,7 @@ impl NodeEnd {
         self.term = leader.term;
         self.refusal = None;
         self.limit = Duration::MAX;
-        // A stranger that repeats a lost answer from elsewhere must not redirect the heartbeats.
+        // If a stranger repeats a lost answer from elsewhere, heartbeats must not go to him.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {

@@ -40,7 +40,7 @@ impl FrameNumbers {
         Self { secret, cluster }
     }
 
-    /// The number of a frame, which is never 0. A beacon's does not depend on the revision.
+    /// The number of a frame, which is never 0. A beacon's number does not depend on the revision.
     pub fn of(&self, kind: Kind, revision: Revision, sequence: u64) -> u64 {
         let (which, revision) = match kind {
             Kind::Beacon => (1, 0),
@@ -176,7 +176,7 @@ impl HeardBeacon {
 /// After this time without a beacon, there is no sender, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
-/// For this time after a beacon, a node computes sequences from it, not from its own clock.
+/// For this time after a beacon, a node computes sequences from the beacon, not from its own clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
 /// Numbers are announced for this many seconds ahead. The agent may be gone for this time, and its
@@ -261,7 +261,7 @@ impl FrameListener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // A lost frame must not be accepted later. A second's update comes after its beacon.
+        // A lost frame must not be accepted later. An update comes after its second's beacon.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,

@@ -1,4 +1,4 @@
-//! Which messages of a sender have come, so that none is accepted twice (as in RFC 4303, 3.4.3).
+//! Which messages of a sender have come, so that no message is accepted twice (RFC 4303, 3.4.3).
 
 /// A message may arrive after this many messages that were sent later.
 const WIDTH: u64 = 128;
@@ -12,7 +12,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes a sequence number. Returns whether it is new; `false` below the window.
+    /// Takes a sequence number. Returns whether it is new; `false` for numbers below the window.
     pub(crate) fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.greatest {
             let by = sequence - self.greatest;

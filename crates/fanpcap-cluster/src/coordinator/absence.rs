@@ -9,11 +9,11 @@ use crate::identity::NodeId;
 /// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Nodes declared dead within the last lease, and when. Kept while too many are absent.
+    /// Nodes declared dead in the last lease, and when. No node goes while too many are absent.
     dead: BTreeMap<NodeId, Duration>,
     /// Set while too many nodes are absent.
     mass: Option<MassAbsence>,
-    /// Nodes that count as dead because they stayed away for long, though too many went at once.
+    /// Nodes that disappeared with too many others, but count as dead after a long absence.
     given_up: BTreeSet<NodeId>,
 }
 

@@ -1,4 +1,4 @@
-//! A coordinator's messages: a line for each change, and conditions that operators should know.
+//! A coordinator's messages: lines about changes, and conditions that operators should know.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -37,7 +37,7 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
-        // An observer that began while packets came counts only if it certainly shows more.
+        // An observer that began while packets came counts only if it certainly saw more.
         let shows_more = |(run, around): &ObserverReports<'_>| {
             let before = run
                 .before

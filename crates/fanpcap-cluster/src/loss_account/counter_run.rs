@@ -65,7 +65,7 @@ pub(super) struct CounterRun {
     pub(super) compared: u64,
     /// The run counts as an observer only from this time on.
     pub(super) from: u64,
-    /// The verdict by the other nodes' newest counts. Never `Lossy`: `port` finds lossy ports.
+    /// The verdict by the other nodes' newest counts; never `Lossy`, which `port` finds.
     pub(super) verdict: Verdict,
     /// When there was last enough traffic for a verdict.
     pub(super) judged: u64,

@@ -46,7 +46,7 @@ pub(super) struct RunPart {
     pub(super) had: bool,
     /// Whether the run has ended. Then all uncertain packets came after its last report.
     pub(super) is_ended: bool,
-    /// Whether the node may have been out of turn. Then its buckets had other packets than others'.
+    /// Whether the node may have been out of turn. Then its buckets had other packets.
     pub(super) is_out_of_turn: bool,
     /// Whether the node certainly saw all packets that the cluster was offered.
     pub(super) saw_all: bool,
@@ -95,7 +95,7 @@ impl RunParts {
                 self.bounds(offered)
             };
         };
-        // A node that is out of turn assigns packets to wrong buckets, perhaps more than offered.
+        // A node out of turn puts packets into wrong buckets, perhaps more than were offered.
         let (doubles, lost) = self.bounds(offered);
         let until = |span: Span| Span {
             least: 0,

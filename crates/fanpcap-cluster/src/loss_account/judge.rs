@@ -111,7 +111,7 @@ fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median. Of two middle numbers it takes the greater one: half of the ports may lose packets.
+/// The median. Of two middle numbers, the greater one: half of the ports may lose packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

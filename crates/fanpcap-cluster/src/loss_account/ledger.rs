@@ -21,9 +21,9 @@ pub struct LedgerSettings {
     /// The upper limit of the difference of nodes' clocks plus the delay until a packet is counted,
     /// in nanoseconds. If all nodes see beacons, the ledger measures this time instead.
     pub skew: u64,
-    /// When the ledger begins, in nanoseconds since 1970. It leaves out packets counted earlier.
+    /// When the ledger begins, in nanoseconds since 1970. The ledger leaves out earlier packets.
     pub begin: u64,
-    /// Whether an analyzer counts the doubles ([`Ledger::set_doubles`]). If not, they are a span.
+    /// Whether an analyzer counts the doubles ([`Ledger::set_doubles`]). If not, doubles are spans.
     pub analyzed: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Ledger {
     pub(super) time: u64,
     /// Whether there has ever been an observer.
     pub(super) begun: bool,
-    /// The lower limit of the offered packets when a bucket last stopped, or an observer ended.
+    /// The least offered packets when a bucket's traffic last stopped, or an observer ended.
     pub(super) floor: Box<Spans>,
     /// How many packets ended runs captured.
     pub(super) past: Box<Spans>,

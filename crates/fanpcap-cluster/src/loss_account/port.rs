@@ -37,7 +37,7 @@ pub(super) struct Port {
     samples: VecDeque<Sample>,
     /// How many of a million packets were lacking in the last minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// The lower limit of the packets lacking since the run began, with `old`. It never falls.
+    /// The lower limit of the packets lacking since the run began, including `old`. It never falls.
     in_all: i64,
     /// How many packets of `in_all` the history has.
     in_history: i64,

@@ -23,7 +23,7 @@ pub struct Summary {
     pub node: NodeId,
     /// A random number, made when the node's machine booted.
     pub boot: u64,
-    /// When the counters were 0, in nanoseconds since 1970. It stays when the agent is restarted.
+    /// When the counters were 0, in nanoseconds since 1970. A restarted agent keeps it.
     pub since: u64,
     /// When the counters were read, in nanoseconds since 1970.
     pub stamp: u64,
@@ -44,7 +44,7 @@ pub struct Report {
     pub seen: Box<Counts>,
     /// The node's own packets that it captured, without those that were lost at a full ring.
     pub captured: Box<Counts>,
-    /// Packets that another node also had to capture: they came while a union shared their bucket.
+    /// Packets that another node also had to capture, because a union shared their bucket.
     pub shared: Box<Counts>,
 }
 

@@ -10,7 +10,7 @@ use super::span::{Span, signed, sum};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// How long a packet may wait for its node's CPU, in nanoseconds: 100 ms were measured.
+/// How long a packet may wait for its node's CPU, in nanoseconds. Measured: up to 100 ms.
 const WAIT: u64 = 100_000_000;
 
 /// How long after a report its topology may become known, in nanoseconds.
@@ -143,8 +143,8 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// The packets that the cluster was offered before `run`'s counts, and the negated number that
-    /// the run captured before the ledger began. `None` until all reports reach far enough.
+    /// The packets that the cluster was offered before `run`'s counts, and minus what the run
+    /// captured before the ledger began. `None` until all reports reach far enough.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;

@@ -1,4 +1,4 @@
-//! Packets captured by topologies that may have been replaced: others may have captured them too.
+//! Packets captured by topologies that may have been replaced: other nodes may also have.
 
 use std::ptr;
 

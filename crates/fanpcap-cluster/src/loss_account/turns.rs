@@ -10,7 +10,7 @@ use super::span::Span;
 use super::verdict::Verdict;
 
 /// The longest time for which a node that lacked a packet counts turns wrongly, in nanoseconds.
-/// Updates come in the stream every 8 s, a port may lose one, and none comes in a union.
+/// Updates come in the stream every 8 s, a port may lose an update, and no update comes in a union.
 const TURN: u64 = 20_000_000_000;
 
 /// In nanoseconds. A node whose newest beacon is older lacks a newer one, and perhaps an update.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The verdict on a node's port by the others' counts of the last five minutes, the best first.
+/// The verdict on a node's port by the others' counts of the last five minutes. The best is first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// The port sees the same traffic as the other ports.
@@ -11,7 +11,7 @@ pub enum Verdict {
     Lossy(u32),
     /// The port sees more packets than others, perhaps doubles. Its node is not an observer.
     Surplus,
-    /// The port sees other traffic than the others: it may be the wrong port. No observer.
+    /// The port sees other traffic than the others: perhaps a wrong port. Not an observer.
     Different,
     /// The port sees no packets while the others do, or it sees no beacon.
     Blind,

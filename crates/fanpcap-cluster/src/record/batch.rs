@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
     /// Reads a message that is a batch.
     ///
     /// # Errors
-    /// It is not a batch, or one of its records goes beyond its end or has a bucket above 4095.
+    /// The message is no batch, or a record goes beyond its end or has a bucket above 4095.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let head = Head::of_whole(bytes, Kind::Records)?;
         let body = bytes.get(BATCH_BYTES..);
@@ -161,7 +161,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Begins a session whose batches have up to `size` bytes, and not more than a message may.
+    /// Begins a session whose batches have up to `size` bytes, at most those of a message.
     pub fn new(head: Head, size: usize, link: u16) -> Self {
         let least = BATCH_BYTES + RECORD_BYTES + 64;
         Self {
@@ -187,8 +187,8 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
-    /// Gives the newest batch's number to the next, because the newest will not be sent. The
-    /// records keep their numbers. So an analyzer counts the lost ones, and does not wait.
+    /// Gives the newest batch's number to the next batch, because the newest will not be sent.
+    /// Records keep their numbers, so an analyzer counts the lost records, but does not wait.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }

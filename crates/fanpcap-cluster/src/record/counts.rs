@@ -164,7 +164,7 @@ fn put_varint(message: &mut Vec<u8>, mut count: u64) {
     message.push((count & 0x7f) as u8);
 }
 
-/// Takes a varint from the beginning of the bytes. `None` if it is cut off, or exceeds 64 bits.
+/// Takes a varint from the beginning of the bytes. `None` if it has no end, or more than 64 bits.
 fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut count = 0;
     for at in 0..VARINT_BYTES {

@@ -188,7 +188,7 @@ fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyErro
     Ok((revision, Box::new(topology)))
 }
 
-/// The sections of a list, without the AVPs that begin them, and without AVPs before the first.
+/// The sections of a list, without their first AVPs. Drops AVPs before the first section.
 fn sections(from: Fields<'_>) -> impl Iterator<Item = (u32, Fields<'_>)> {
     let all = from.0.chunk_by(|_, next| next.code != code::SECTION);
     all.filter_map(|section| match section.split_first() {

@@ -1,6 +1,6 @@
 //! A topology as AVPs: first the paper's AVPs, then the topology's encoding.
 //!
-//! The paper's AVPs name nodes, analyzers and selection, but only the encoding says who has what.
+//! The paper's AVPs name nodes, analyzers and selection. Only the encoding has the buckets' owners.
 
 use fanpcap_select::Key;
 

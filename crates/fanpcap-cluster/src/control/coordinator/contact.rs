@@ -38,8 +38,8 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If the leader's process stood still, this does not count as the nodes' silence. Another
-    /// coordinator may lead by now, so like a new leader it must hear the nodes before it plans.
+    /// If the leader's process stood still, this is not the nodes' silence. Another coordinator may
+    /// lead by now, so the leader must hear the nodes again before it plans.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -73,7 +73,7 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node has asked repeatedly. Then this standby asks all whether they hear it.
+    /// Whether a node has asked repeatedly. Then this standby asks everyone who hears it.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }
@@ -100,7 +100,7 @@ impl CoordinatorEnd {
     }
 
     /// When a standby asks the coordinators and nodes whether they hear it. It asks twice before it
-    /// becomes a candidate: a node without a recent answer of the leader must ask it first.
+    /// becomes a candidate: a node without a recent answer of the leader must first ask the leader.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }

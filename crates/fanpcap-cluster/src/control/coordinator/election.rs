@@ -20,7 +20,7 @@
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
-//! hears both follows the one with the greater term. The other leader learns of it from that node.
+//! hears both follows the one with the greater term. The other leader hears of it from that node.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -423,7 +423,7 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // It can be a candidate again only after nodes have asked for a while, not at once.
+            // This standby can be a candidate again only after nodes have asked for a while.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };

@@ -12,7 +12,7 @@ pub(super) struct Knowledge {
     pub(super) state: State,
     /// The term and the number of the state that was last stored.
     stored: (Term, u32),
-    /// The number of the next list to send. Unlike the state's number, it only grows.
+    /// The number of the next list to send. It only grows, unlike the state's number.
     pub(super) transfers: u32,
     /// The number that the topology's list has among these lists.
     pub(super) topologys: u32,
