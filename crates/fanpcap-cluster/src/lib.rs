@@ -1,7 +1,7 @@
 //! A capture cluster: several nodes behind a mirror port capture each packet once, and prove it.
 //!
 //! The parts are state machines. They do no I/O and read no clock. Messages, times and bytes are
-//! arguments, and what must be done is returned. `fanpcap-clusterd` is the code around them.
+//! arguments; the results say what must be done. `fanpcap-clusterd` is the code around them.
 #![forbid(unsafe_code)]
 
 mod identity;

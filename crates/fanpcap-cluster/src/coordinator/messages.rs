@@ -111,7 +111,7 @@ pub struct Change {
     pub redirects: bool,
     /// Whether the filter changes.
     pub filters: bool,
-    /// Whether it repeats the previous topology, because nodes may follow a newer, lost topology.
+    /// Whether the topology repeats the previous one: nodes may follow a newer one that is lost.
     pub repeats: bool,
 }
 

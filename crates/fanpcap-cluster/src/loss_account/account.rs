@@ -50,7 +50,7 @@ pub struct Account {
     pub nodes: Vec<NodeAccount>,
     /// The history of each port that was ever not sound, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that found a node's ring full; for a dead node, as it last reported.
+    /// Packets that found a node's ring full; for a dead node, its last number.
     pub ring: u64,
     /// When the account begins, in nanoseconds since 1970.
     pub since: u64,

@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use crate::topology::NodeEntry;
 
-    /// A topology of the nodes 0 to 2. The first bucket has this owner, and in a union this new
-    /// owner. All other buckets belong to node 2.
+    /// A topology of the nodes 0 to 2. `owner` has the first bucket; in a union, `new_owner` gets
+    /// it. All other buckets belong to node 2.
     fn topology(epoch: u64, owner: u8, new_owner: Option<u8>) -> Topology {
         let entry = |node: u8| NodeEntry {
             slot: Slot(node),

@@ -171,7 +171,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // The packets captured until the run's first report, minus those since the ledger began.
+        // Captured until the first report, minus what may have come since the ledger began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {

@@ -160,7 +160,7 @@ fn the_embedded_engine_keeps_the_same_promises() {
     }
 }
 
-/// In these runs, nodes once followed a lost topology until the next change.
+/// Runs in which an earlier build's nodes followed a lost topology until the next change.
 #[test]
 fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     for seed in [9418, 23963] {
