@@ -17,8 +17,7 @@ use crate::topology::Topology;
 pub struct Announcement {
     /// The node's id.
     pub node: NodeId,
-    /// A random number, made when the node's machine booted. It differs if two machines have the
-    /// same id.
+    /// A random number, made when the node's machine booted. Two machines with one id differ in it.
     pub boot: u64,
     /// The node's share of the buckets, compared with the other nodes' weights.
     pub weight: u16,
@@ -157,8 +156,7 @@ pub struct View {
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
-    /// The revision of the topology in force, if this version can't read it. Then the view has no
-    /// topology.
+    /// The topology in force, if this version can't read it. Then the view has no topology.
     pub unreadable: Option<Revision>,
     /// The name by which the leading coordinator calls itself; `None` if no coordinator leads.
     pub leader: Option<String>,

@@ -156,8 +156,7 @@ mod tests {
         frames::ethernet(0x0800, &packet)
     }
 
-    /// By how much the busiest of eight nodes exceeds the mean, for many small and a few large
-    /// flows.
+    /// By how much the busiest of eight nodes exceeds the mean, if a few of many flows are large.
     fn imbalance(key: Key) -> f64 {
         const PACKETS: u64 = 200_000;
         let mix = fanpcap_gen::Description {

@@ -44,8 +44,7 @@ pub(super) struct Stream {
 pub struct IdleTime {
     /// All records that came were captured before this time.
     pub since: u64,
-    /// All records captured before this time have come or are lost; 0 if this time is not known
-    /// yet.
+    /// All records captured before this time have come or are lost; 0 if it is not yet known.
     pub until: u64,
     /// The newest empty batch's stamp. When the next one is made, all earlier records were sent.
     newest: u64,

@@ -1,5 +1,4 @@
-//! Which node had which bucket at which time. Packets of buckets that a node no longer had are
-//! refused.
+//! Which node had which bucket when. Packets of buckets that a node no longer had are refused.
 //!
 //! A node that is cut off from the coordinator continues to capture by its old topology. Its
 //! packets are accepted until another node has taken over its buckets. Later packets are

@@ -3,9 +3,8 @@
 //! Strangers on the monitored link can send frames like the coordinator's. So each frame has a
 //! number that only holders of the cluster's key can compute in advance. The number is the
 //! HMAC-SHA256 of the frame's kind and sequence. For a topology update, the topology's revision is
-//! also an input; nodes know it from the control channel. Nodes accept each number once. They
-//! compute numbers without messages, so they recognize beacons also while no coordinator is in
-//! reach.
+//! also an input; nodes know it from the control channel. Nodes accept each number once. They need
+//! no messages for this, so they recognize beacons also without a coordinator.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

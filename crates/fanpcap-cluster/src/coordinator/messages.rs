@@ -87,8 +87,7 @@ pub enum Stage {
     Union,
     /// A stable topology: a change ends, or nothing moves.
     Stable,
-    /// A stable topology that selects by another key: until all nodes follow it, packets are missed
-    /// and doubled.
+    /// A stable topology with another key: packets are missed and doubled until all nodes follow.
     Cut,
 }
 

@@ -98,8 +98,7 @@ impl Ledger {
         }
     }
 
-    /// The buckets that a run's node may have at the account's time or later; `None` for any
-    /// bucket.
+    /// The buckets that a run's node may have at the account's time or later; `None` for any.
     fn has(&self, share: &RunCounts<'_>) -> Option<Box<Flags>> {
         let report = share.around.before?;
         self.ownership

@@ -126,8 +126,7 @@ impl Ledger {
         }
     }
 
-    /// Begins with the first observer. Packets that this observer has already counted are not in
-    /// the ledger.
+    /// Begins with the first observer. Packets that it has already counted are not in the ledger.
     fn begin_with(&mut self, at: usize) {
         let run = &mut self.runs[at];
         if run.age == RunAge::New {

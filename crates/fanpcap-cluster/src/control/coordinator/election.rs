@@ -241,8 +241,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits until a known node sends a message. Before, the leader may be cut off, and plans
-    /// nothing.
+    /// Waits until a known node sends a message. Until then, the leader plans nothing.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
@@ -391,8 +390,7 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // The sender has heard the leader recently. If the leader has died since, no pulse
-            // comes.
+            // The sender has heard the leader recently. If it has died since, no pulse comes.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }

@@ -293,8 +293,7 @@ fn a_port_that_was_double_is_believed_when_nobody_else_sees() {
 
 #[test]
 fn an_analyzer_that_begins_names_nobody_for_what_was() {
-    // The counters are older than the ledger: before it began, node 1 lacked a tenth of the
-    // packets.
+    // Before the ledger began, the counters already ran, and node 1 lacked a tenth of the packets.
     let settings = LedgerSettings {
         skew: SECOND / 5,
         begin: BEGIN + 50 * SECOND,
