@@ -122,7 +122,7 @@ prop_compose! {
     ) -> Plan {
         let mut packets = packets;
         packets.sort_unstable();
-        // True repeats come at once, or so much later that their stamps can't be those of doubles.
+        // Equal packets come at once, or so far apart that their stamps can't be those of doubles.
         let mut last = [None::<u64>; 256];
         packets.retain(|&(at, content)| {
             let last = &mut last[usize::from(content)];

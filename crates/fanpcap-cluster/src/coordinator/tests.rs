@@ -273,7 +273,7 @@ fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
     lab.run(2000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.changes[0].lost, [NodeId(2), NodeId(3)]);
-    // These two deaths do not count when the next node dies.
+    // The two dead nodes do not count as absent when the next node dies.
     lab.lose(4);
     lab.run(2000);
     assert_eq!(lab.stages().len(), 4);
@@ -303,7 +303,7 @@ fn nodes_that_go_one_after_the_other_count_together() {
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     lab.join(1);
     lab.run(10_000);
-    // Node 1 is back, so too few are absent for a mass absence: node 2 is dead.
+    // Node 1 is back, so this is no mass absence, and node 2 counts as dead.
     assert_eq!([lab.share(1), lab.share(2), lab.share(3)], [2048, 0, 2048]);
 }
 
@@ -429,7 +429,7 @@ fn a_topology_that_is_no_good_is_not_written_over() {
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
     let mut lab = TestCluster::with(&[1, 2]);
     let before = lab.topology().clone();
-    // This needs no node with a weight.
+    // Writing it again needs no node with a weight.
     lab.view.desired.drained = [NodeId(1), NodeId(2)].into();
     lab.run(100);
     assert_eq!(lab.stages(), []);

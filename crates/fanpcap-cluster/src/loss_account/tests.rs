@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use model::{Model, SECOND};
 use model_event::ModelEvent;
 
-/// How many cases of a property run; `default` if `FANPCAP_RUNS` is not set.
+/// The number of cases of a property test: `FANPCAP_RUNS`, or else `default`.
 fn runs(default: u32) -> ProptestConfig {
     let set = std::env::var("FANPCAP_RUNS").ok();
     let cases = set.map_or(default, |runs| runs.parse().expect("a number of runs"));

@@ -60,7 +60,7 @@ fn kinds(due: &[DueFrame]) -> Vec<(Kind, u64)> {
     due.iter().map(|due| (due.kind, due.sequence)).collect()
 }
 
-/// Takes a frame like a BPF program that has the agent's announcements.
+/// Returns whether a BPF program with these announcements accepts the frame.
 fn take(announced: &mut Announced, due: &DueFrame) -> bool {
     let frame = InLine {
         kind: due.kind,
@@ -177,7 +177,7 @@ fn an_update_that_was_lost_is_not_taken_later() {
             ago: Duration::ZERO,
         };
         announce(&mut announced, listener.due(now, Some(heard), Revision(9)));
-        // A lost update may still come right after its own beacon.
+        // A missing update is still accepted right after its own beacon.
         for due in lost.iter().filter(|due| due.sequence < now) {
             assert!(!take(&mut announced, due), "replayed at {now}: {due:?}");
         }

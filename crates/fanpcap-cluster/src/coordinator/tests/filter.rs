@@ -1,4 +1,4 @@
-//! When the topology has the filter of the coordinator's settings.
+//! The topology has the filter of the settings only while no node is in capture mode.
 
 use super::*;
 use crate::coordination::{Setup, Version};
@@ -15,7 +15,7 @@ fn a_filter_waits_for_the_end_of_capture_mode() {
         key: Key::Flow,
         devices: None,
     };
-    // Node 3 has a version that does not send its mode.
+    // The version of node 3 does not send the node's mode.
     let mut lab = TestCluster::with(&[1, 2, 3]);
     lab.node(1).announcement.setup = Some(setup(None));
     lab.node(2).announcement.setup = Some(setup(Some(52)));
@@ -33,7 +33,7 @@ fn a_filter_waits_for_the_end_of_capture_mode() {
     assert_eq!(lab.topology().filter, Some(filter));
     assert!(lab.changes[2].to_string().contains("cause=filter"));
     assert_eq!(lab.coordinator.conditions().count(), 1, "it leads");
-    // A node in capture mode joins: it can follow no topology before the filter is gone.
+    // A node in capture mode joins. It can't follow a topology with a filter.
     lab.join(4);
     lab.node(4).announcement.setup = Some(setup(Some(52)));
     lab.run(2000);

@@ -89,7 +89,7 @@ impl Cluster {
         (0..seconds).for_each(|_| self.second(0, 0));
     }
 
-    /// Runs seconds with this traffic until the verdict on node 1 is as wanted. Returns how many.
+    /// Runs this traffic until the verdict on node 1 is as wanted. Returns the number of seconds.
     fn until(&mut self, (packets, port): (u64, u64), wanted: fn(Verdict) -> bool) -> u64 {
         let begin = self.seconds;
         while !wanted(self.verdict()) {
@@ -134,7 +134,7 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         lost += 8 * 5;
         let end = cluster.seconds;
         (0..4).for_each(|_| cluster.second(10, 10));
-        // The share is of the packets of the last five minutes. While packets come, a part of the
+        // `parts` refers to the packets of the last five minutes. While packets come, a part of the
         // loss is uncertain.
         let Verdict::Lossy(parts) = cluster.verdict() else {
             panic!("{:?}", cluster.verdict())
@@ -146,7 +146,7 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         assert_eq!(u64::try_from(total.least).unwrap(), lost * own);
         let ended = cluster.until((10, 10), is_sound);
         let since = 4 + 3 + ended;
-        // The last loss became certain when the traffic stopped, within three reports.
+        // The last loss became certain within three reports after the traffic stopped.
         assert!((MINUTES - 15..=MINUTES + 7).contains(&since), "{since} s");
         let [port] = cluster.history()[..] else {
             panic!("{:?}", cluster.history())

@@ -65,7 +65,7 @@ struct Node {
     ahead: u64,
     loss: u64,
     blind: u64,
-    /// Frames on their way to the node's counters: when they arrive, and the frame.
+    /// Frames on their way to the node's counters, each with the time when it arrives.
     in_flight: VecDeque<(u64, Frame)>,
     beacon: Beacon,
     /// The turn of the next packet.
@@ -74,7 +74,7 @@ struct Node {
     silent: u64,
     /// The node gets no topologies until this time.
     hung: u64,
-    /// The table that the node captures by. `news` says when it loads later ones.
+    /// The table that the node captures by. `news` says when the node loads later tables.
     table: Option<Table>,
     news: VecDeque<(u64, Table)>,
     /// The revision in the node's last report.
@@ -206,7 +206,7 @@ impl Model {
         }
     }
 
-    /// An analyzer looks at the topology now and then, and may miss one.
+    /// An analyzer reads the topology now and then, so it may miss a topology.
     fn look(&mut self) {
         let entry = |node| NodeEntry {
             slot: Slot(u8::try_from(node).unwrap()),

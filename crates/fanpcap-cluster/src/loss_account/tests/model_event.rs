@@ -25,7 +25,7 @@ pub(super) enum ModelEvent {
 }
 
 impl ModelEvent {
-    /// Only events of nodes' ports and reports.
+    /// An event that concerns only a node's port or its reports.
     pub(super) fn of_ports() -> impl Strategy<Value = Self> {
         prop_oneof![
             Just(Self::Rest),

@@ -8,8 +8,8 @@ use crate::loss_account::tests::model_event::ModelEvent;
 
 impl Model {
     pub(in crate::loss_account::tests) fn apply(&mut self, event: ModelEvent) {
-        // Only the other nodes have events, so the first node's port loses no packet. A packet that
-        // no port delivers would be in no count.
+        // The first node has no events, so its port loses no packet. A packet that no port delivers
+        // would be in no count.
         let others = |which: u8, nodes: usize| 1 + usize::from(which) % (nodes - 1).max(1);
         let at = |which| others(which, self.nodes.len());
         match event {
@@ -92,7 +92,7 @@ impl Model {
         (node.table, node.hung, node.silent) = (Some(table), 0, 0);
         node.reported = table.revision;
         (node.runs, node.is_ended, node.heard) = (true, false, now);
-        // It is unknown by which topology the node captures, until its first reports come.
+        // Until the node's first reports come, it is unknown by which topology it captures.
         self.run(2 * SECOND, true);
         self.doubt(|bucket| held[bucket], heard);
     }
@@ -175,8 +175,8 @@ impl Model {
         self.doubt(moved, heard);
     }
 
-    /// Two coordinators lead for some seconds. One reaches all nodes but this one, the other only
-    /// this one. Then the second one, whose term is greater, reaches all nodes.
+    /// Two coordinators lead for some seconds. The first reaches all nodes but `at`, the second
+    /// only `at`. Then the second, whose term is greater, reaches all nodes.
     fn fork(&mut self, at: usize, seconds: u8) {
         let runs = self.nodes.get(at).is_some_and(|node| node.runs);
         if !runs || self.nodes.iter().any(|node| node.hung > self.now) {
@@ -189,7 +189,7 @@ impl Model {
         self.table.epoch = epoch;
         self.tell_to(|node| node == at, [at; USED], [at; USED]);
         if self.draw(2) == 0 {
-            // The analyzer follows the first one.
+            // The analyzer follows the first coordinator.
             self.table = self.tables[self.tables.len() - 2];
         }
         self.run(u64::from(seconds) * SECOND, true);

@@ -57,8 +57,8 @@ impl Model {
         hold(&account.total, all)
     }
 
-    /// Checks this without traffic, if packets are captured in turn. A node that is out of turn
-    /// assigns packets to wrong buckets, so only the sums of all buckets are compared.
+    /// Checks the sums of all buckets without traffic, if packets are captured in turn: a node that
+    /// is out of turn assigns packets to wrong buckets.
     pub(in crate::loss_account::tests) fn check_in_turn(&self) -> Result<(), String> {
         let all = |of: fn(&Self, usize) -> i64| (0..USED).map(|bucket| of(self, bucket)).sum();
         let is_faulty = self.nodes.iter().any(|node| node.is_faulty);
