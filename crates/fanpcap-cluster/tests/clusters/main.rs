@@ -154,7 +154,7 @@ fn the_embedded_engine_keeps_the_same_promises() {
     if is_default(sum.runs, ON_EMBEDDED) {
         assert!(sum.topologies > 300 && sum.loads > 1500, "{sum:?}");
         assert!(sum.lossy > 5 && sum.lossy < 100, "{sum:?}");
-        // One run in some hundreds has such a loss. One of these runs has a fork, with a loss of
+        // Such a loss occurs in one run of some hundreds. Here one run has a fork, with a loss of
         // 110 ms.
         assert!(sum.forked.len() <= 1 && sum.stale.is_empty(), "{sum:?}");
     }

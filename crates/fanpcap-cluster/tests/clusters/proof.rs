@@ -421,7 +421,7 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
     match run.end {
         End::Stands(last) if last.is_some_and(is_stable) => {}
         End::Nobody if !run.machines.iter().any(is_held) => return Ok(()),
-        // A kernel may still capture by the lost topology, until a node with a weight lives.
+        // Until a node with a weight lives, a kernel may still capture by the lost topology.
         End::Nobody => least = 0,
         End::Stands(_) => return Err(Broken::Unfinished),
     }

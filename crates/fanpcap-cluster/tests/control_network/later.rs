@@ -8,7 +8,7 @@ use crate::network::{Network, coordinator_at, topology};
 use crate::troubles::forge;
 use crate::{SECOND, settled};
 
-/// A topology that can't be read, like one of a later version: it has too many analyzers.
+/// A topology with too many analyzers to be read. It stands for a topology of a later version.
 fn later() -> Box<Topology> {
     Box::new(Topology {
         analyzers: vec![coordinator_at(8); ANALYZERS + 1],
@@ -118,7 +118,7 @@ fn a_leader_resigns_if_another_shows_a_topology_that_it_cannot_read() {
         network.run(10 * SECOND);
         assert_eq!(network.leaders(), [other], "seed {seed}");
         assert_eq!(known(&mut network, other), Some(revision));
-        // When a readable topology comes, this state ends.
+        // After a readable topology, no coordinator has an unreadable one.
         let next = network.write(other).expect("it leads");
         network.run(5 * SECOND);
         assert_eq!(unreadable(&network, 1 - other), None);

@@ -28,7 +28,7 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Whether this coordinator is the active one. Its view may not lead yet.
+    /// Whether this coordinator is active. Its view may not say so yet.
     pub(crate) fn leads(&self) -> bool {
         let status = |end: &CoordinatorEnd| end.status(Duration::ZERO).is_some();
         self.end.as_ref().is_some_and(status)
@@ -300,7 +300,7 @@ impl Network {
         }
     }
 
-    /// The coordinators whose views lead.
+    /// The coordinators whose views say that they lead.
     pub(crate) fn leaders(&mut self) -> Vec<usize> {
         let now = self.now;
         let leads = |one: &mut Coordinator| one.end.as_mut().is_some_and(|end| end.view(now).leads);
@@ -311,7 +311,7 @@ impl Network {
             .collect()
     }
 
-    /// Lets a coordinator write a topology of all nodes that live in its view.
+    /// Lets a coordinator write a topology of all nodes that are alive in its view.
     pub(crate) fn write(&mut self, at: usize) -> Option<Revision> {
         let now = self.now;
         let end = self.coordinators[at].end.as_mut()?;

@@ -170,7 +170,7 @@ fn a_leader_hears_the_nodes_before_it_gives_out_what_it_knew() {
     for seed in 0..5 {
         assert_eq!(restart_beside_an_old_leader(seed, 2 * SECOND), (1, 2));
     }
-    // Without the wait, the node gets the old topology after its restart.
+    // If the leader does not wait for nodes, the node gets the old topology after its restart.
     let told = (0..60).map(|seed| restart_beside_an_old_leader(seed, Duration::ZERO));
     assert!(told.max() > Some((1, 2)));
 }

@@ -51,8 +51,8 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
 }
 
 /// When a machine that had started again captured by an older topology than before, because a
-/// coordinator that was cut off knew no newer one. At these times, missed packets of its buckets
-/// break no promise.
+/// coordinator that was cut off knew no newer one. At these times, missed packets of the machine's
+/// buckets break no promise.
 pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Broken> {
     let family = Family::new(written)?;
     let mut spans = Spans::new();
