@@ -233,7 +233,7 @@ fn files_rotate_and_the_oldest_go() {
 }
 
 /// In a release build with `FANPCAP_HEADERS=20000000`, this test measures how many headers are
-/// shipped a second. `FANPCAP_RATE` is how many are sent a second; find the greatest rate without
+/// shipped a second. Set `FANPCAP_RATE`, the headers sent a second, as high as possible without
 /// loss.
 #[test]
 fn headers_a_second_over_tcp() {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use fanpcap_cluster::ClusterStatus;
 
-    /// An operator's side with a cluster in memory.
+    /// The operator's side of a cluster in memory.
     #[derive(Default)]
     struct Side(View);
 

@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Whether an analyzer with this keyring accepts a node whose key is 32 times `byte`.
+    /// Whether an analyzer with this keyring accepts a node whose key is 32 bytes of this value.
     fn has(&self, byte: u8) -> bool {
         let keys = Keys {
             current: Key::new(vec![byte; 32]).unwrap(),

@@ -93,8 +93,8 @@ fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
-    // The records do not fit into the window, the queue and the kernel's buffers before the
-    // analyzer reads.
+    // Before the analyzer reads, the window, the queue and the kernel's buffers together can't hold
+    // all records.
     let captured = [7; 1000];
     for number in 0..400_000 {
         let record = Record {
@@ -249,8 +249,8 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
         let (mut stream, _) = analyzer.accept().unwrap();
         let bytes = message(&mut stream).unwrap();
         let batch = Batch::decode(&bytes).unwrap();
-        // The numbers begin at 0. With the old session's number, the analyzer would take the batch
-        // for a repeat.
+        // A new session's batches have numbers from 0 on. In the old session, the analyzer would
+        // take the batch for a repeat.
         assert_eq!((batch.len(), batch.origin.sequence), (3, 0));
         assert!(sessions.insert(batch.head.session), "{sessions:?}");
         stream.write_all(&encode_ack(&batch.head, 1)).unwrap();
@@ -340,7 +340,7 @@ fn who_has_nothing_to_say_does_not_connect() {
     listener.accept().unwrap();
 }
 
-/// The shipper's problem, once it contains `text`.
+/// Waits until the shipper's problem contains `text`, and returns the problem.
 fn trouble_with(shipper: &Shipper, text: &str) -> String {
     let until = std::time::Instant::now() + LIMIT;
     loop {

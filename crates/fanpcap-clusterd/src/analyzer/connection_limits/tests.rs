@@ -59,7 +59,7 @@ fn of_equal_ones_the_oldest_goes() {
 fn ipv6_is_counted_by_48_bits_then_by_64_and_then_by_address() {
     let connection_limits = ConnectionLimits::default();
     let network = |number: u32| text(&format!("2001:db8::{number:x}"));
-    // The node is in the strangers' network, and older than all of them.
+    // The node's connection came first, and from the same network as the strangers' connections.
     let (mut node, _) = connection_limits.take(text("2001:db8::ffff:1"), || {});
     let (_other, _) = connection_limits.take(text("2001:db8:0:1::1"), || panic!("another network"));
     let mut strangers = fill(&connection_limits, |number| network(number % 100));

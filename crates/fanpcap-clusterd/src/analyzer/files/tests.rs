@@ -186,7 +186,7 @@ fn packets_in_compressed_files_are_not_written_again() {
     assert!(!part.exists());
     put_some(&mut files, 0..60, now, now + 60);
     assert_eq!((files.written, files.unwritten), (60, 0));
-    // The file that the killed analyzer wrote last, and one more file.
+    // Two files are compressed: the one that the killed analyzer wrote last, and one more.
     await_compressed(&files, 2);
     assert_eq!(packets(&directory), 60);
 }
@@ -244,7 +244,7 @@ fn an_old_file_that_stays_keeps_nothing_from_being_written() {
         oldest.get_or_insert_with(|| Small::bind(open.path));
     }
     assert_eq!((files.written, files.unwritten), (40, 0));
-    // The file that can't be removed, and the two newest files.
+    // Left are the file that can't be removed and the two newest files.
     assert_eq!(packets(&directory), 30);
 }
 
@@ -333,7 +333,7 @@ fn so_much_of_the_disk_stays_free() {
         assert!(available >= free - 4096, "{number}: {available}");
     }
     assert_eq!((files.written, files.unwritten), (200, 0));
-    // Nine files with three pages each, and the file that is being written.
+    // There are nine files with three pages each, and the file that is being written.
     assert!(
         (70..100).contains(&packets(&small.0)),
         "{}",

@@ -194,8 +194,8 @@ mod tests {
         block.into_iter().cycle().take(length).collect()
     }
 
-    /// A file of packets with these lengths, where the first packet's block begins, and where each
-    /// block ends.
+    /// Returns a file of packets with these lengths, the offset of the first packet's block, and
+    /// the offset of each block's end.
     fn file(lengths: &[usize]) -> (Vec<u8>, Vec<usize>) {
         let mut bytes = Vec::new();
         pcapng::section(&mut bytes);

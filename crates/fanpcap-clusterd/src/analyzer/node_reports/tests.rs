@@ -342,8 +342,8 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
             (400, 392, 8)
         );
         sums = (sums.0 + 400, sums.1 + 392, sums.2 + lost);
-        // When an analyzer is added, the account begins again, for the buckets that are now in its
-        // part.
+        // After an analyzer is added, this analyzer's account begins again, for its new part of the
+        // buckets.
         let more = [addresses[0], addresses[1], stranger];
         let now = BEGIN + 6 * SECOND;
         assert!(both.follow(Part::of(address, &more).unwrap(), now));

@@ -222,8 +222,8 @@ without a coordinator: west
     assert_eq!(object["unseen"], json!([]));
 }
 
-/// Two clusters do not reply. One cluster has its nodes in its settings. The settings of the last
-/// cluster are missing.
+/// Of four clusters, two do not reply, one has its nodes in its settings, and the settings of one
+/// are missing.
 #[test]
 fn clusters_that_do_not_reply_are_named() {
     let scratch = Scratch::new().unwrap();

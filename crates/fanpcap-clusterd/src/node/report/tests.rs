@@ -23,7 +23,7 @@ fn counts_are_told_with_the_time_when_they_were_read() {
     assert_eq!(at_one_time(|| None::<()>, || 0), None);
 }
 
-/// A reading of 2000 seen packets. `own` are the node's; `filtered` and `lost` are parts of these.
+/// A reading of 2000 seen packets. `own` of them are the node's, including `filtered` and `lost`.
 fn reading(own: u64, filtered: u64, lost: u64) -> Counts {
     let one = |count| {
         let mut counts = Box::new([0; BUCKETS]);
