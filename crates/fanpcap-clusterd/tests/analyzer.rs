@@ -162,9 +162,9 @@ fn has_end(path: &Path, end: &str) -> bool {
     path.extension().is_some_and(|it| it == end)
 }
 
-/// An analyzer is killed while it changes files. Its packets stay in the files, and so do other
-/// programs' files. The next analyzer continues with them. The newest packets are in the files
-/// exactly once, and the files keep to the size limit.
+/// An analyzer is killed while it changes files, and the next analyzer continues with the files.
+/// The newest packets are in the files exactly once, and the files keep to the size limit. Files of
+/// other programs stay.
 #[test]
 fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Result<()> {
     const MIB: u64 = 1 << 20;
@@ -203,7 +203,7 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
         let compressed = status["figures"]["compressed_files"].as_u64();
         let waits = listed(&directory).is_ok_and(|files| {
             let plain = files.iter().filter(|(path, _)| has_end(path, "pcapng"));
-            // The file that is being written, the link, and a file of another program.
+            // Three stay uncompressed: the file being written, the link, and a foreign file.
             plain.count() > 3
         });
         assert_eq!(status["trouble"], Value::Null, "{status}");
@@ -231,7 +231,7 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
     }
     found.sort_unstable();
     assert!(found.first() > Some(&2000), "the oldest are removed");
-    // The files had 16 MiB. At least the newest 2 MiB must be left, even if they compress badly.
+    // About 16 MiB were sent. At least the newest 2 MiB must be left, even if they compress badly.
     let newest: Vec<u32> = (sent - 2000..sent).collect();
     found.retain(|number| *number >= sent - 2000);
     assert!(

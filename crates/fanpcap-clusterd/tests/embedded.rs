@@ -24,7 +24,7 @@ use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::mirror::address;
 use fanpcap_testkit::{Mirror, Scratch};
 
-/// The coordinators are on the first two machines.
+/// The settings' text. If `coordinators`, it lists the coordinators, on the first two machines.
 fn text(scratch: &Scratch, coordinators: bool) -> String {
     let key = scratch.file("key");
     let list = match coordinators {
@@ -48,7 +48,7 @@ struct Coordinator(Child);
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        // SIGKILL, like a crash. It fails if the process has already ended.
+        // Imitates a crash by SIGKILL. This fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

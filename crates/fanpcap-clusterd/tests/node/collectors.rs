@@ -1,5 +1,5 @@
 //! Four collectors of other projects receive an analyzer's exports at the same time. They must
-//! write what was sent and what the analyzer has, also after a restart.
+//! write what was sent and what the analyzer has, also after they are restarted.
 
 mod sent;
 mod kinds;
@@ -151,8 +151,8 @@ impl Cluster {
         lost(&state).context("a count")
     }
 
-    /// Waits until the number of lost messages no longer grows. The wait is needed because messages
-    /// that are not full are sent within half a second, and the state is one second old at most.
+    /// Waits until the number of lost messages no longer grows: a message that is not full is sent
+    /// within half a second, and the analyzer's state is up to one second old.
     fn await_lost(&self) -> Result<u64> {
         let mut last = 0;
         await_for("lost messages", LIMIT, || {

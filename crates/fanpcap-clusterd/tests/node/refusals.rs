@@ -94,7 +94,7 @@ fn agents_that_come_and_go_at_once_do_not_take_each_others_places() {
 fn a_selection_that_the_device_refuses_is_told_once_and_tried_again() {
     netns::within_new(|| {
         let mut stage = Stage::bare(1)?;
-        // veth refuses XDP on a device with fewer receive queues than its peer has to send.
+        // veth refuses XDP on a device that has fewer receive queues than its peer has send queues.
         stage.mirror.on_node(0, || {
             Veth::new("peer", "narrow", 2)?;
             veth::set_queues("narrow", "rx", 1)
@@ -102,7 +102,7 @@ fn a_selection_that_the_device_refuses_is_told_once_and_tried_again() {
         stage.start_with(0, &["-i", "narrow"])?;
         stage.await_output(0, "attaching the selection to narrow")?;
         stage.await_output(0, "topology 1 is not loaded; trying again")?;
-        // In this time there are three tries.
+        // In this time the agent tries three times.
         thread::sleep(Duration::from_millis(3500));
         let lines = stage.output(0).matches("narrow").count();
         ensure!(lines == 2, "{}", stage.output(0));

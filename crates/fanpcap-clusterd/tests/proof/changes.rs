@@ -35,7 +35,7 @@ const COURSE: [Change; 6] = [
 /// Because of rounding, up to this many more buckets may move than the nodes' shares require.
 const ROUNDING: usize = 3;
 
-/// The sums over all changes.
+/// Figures over all changes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Moves {
     changes: usize,
@@ -101,7 +101,7 @@ fn count(owners: &Owners, node: &str) -> usize {
     owners.iter().filter(mine).count()
 }
 
-/// Makes changes while packets come. After two changes, the next node is changed.
+/// Makes changes while packets come: two changes of a node, then two of the next node.
 fn change(stage: &mut Stage, changes: usize) -> Result<Moves> {
     let mut moves = Moves::default();
     let mut owners = stage.await_owners(&[0, 1, 2])?;

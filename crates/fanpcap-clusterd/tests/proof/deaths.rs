@@ -1,5 +1,5 @@
 //! Processes and machines die or hang. The analyzer must report as lost exactly the packets that
-//! are lost by this.
+//! such a failure loses.
 
 use std::process::Command;
 use std::thread;

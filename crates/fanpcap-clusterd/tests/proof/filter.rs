@@ -19,10 +19,10 @@ const FIRST: &str = "udp[8] & 3 < 2";
 /// passes.
 const SECOND: &str = "udp[8] & 3 = 1 or udp[8] & 3 = 2";
 
-/// The time before and after the filter is replaced.
+/// For how long packets come before the filter is replaced, and after that.
 const BEFORE: Duration = Duration::from_millis(500);
 
-/// Packets this far from the change, by their numbers, certainly came before or after it.
+/// At least this many packets come before the change, and at least this many after it.
 const SURE: u64 = 1000;
 
 /// Packets that the nodes' filters dropped, according to their metrics.

@@ -1,4 +1,4 @@
-//! Reads which node has each bucket, like an operator, and waits for changes.
+//! Reads which node has each bucket, by an operator's commands, and waits for changes.
 
 use std::thread;
 use std::time::Instant;

@@ -15,7 +15,7 @@ use crate::files;
 use crate::stage::{Engine, LOOK, PATIENCE, REST, Stage, id};
 use crate::wire;
 
-/// The time before and after an event.
+/// For how long packets come before an event, and after the event.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// The settings with an address for the stage's own analyzer and an address for [`Second`].

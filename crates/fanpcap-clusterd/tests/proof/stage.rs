@@ -80,7 +80,7 @@ impl Stage {
         Self::prepared(engine, more, |_| Ok(()))
     }
 
-    /// Does the same, but first prepares the directory for the analyzer's files.
+    /// Does what [`Stage::new`] does, but first prepares the directory for the analyzer's files.
     pub(crate) fn prepared(
         engine: Engine,
         more: &str,

@@ -127,8 +127,8 @@ fn template() -> Vec<u8> {
 }
 
 /// Writes the number in two places: in the bytes that the selection reads, and after the mark. The
-/// selection's hash covers only the first 3 bytes of the payload ([`fanpcap_select::PAYLOAD`]), so
-/// there the number is in little-endian order.
+/// selection's hash covers only the payload's first 3 bytes ([`fanpcap_select::PAYLOAD`]), so the
+/// payload begins with the number in little-endian order.
 fn numbered(template: &[u8], number: u64) -> Vec<u8> {
     let mut frame = template.to_vec();
     frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
@@ -152,7 +152,7 @@ fn directed(template: &[u8], number: u64) -> Vec<u8> {
     frame
 }
 
-/// The number in a captured packet; `None` if the packet is not one of these.
+/// The number in a captured packet; `None` if no [`Sender`] sent the packet.
 pub(crate) fn number(captured: &[u8]) -> Option<u64> {
     let bytes = captured.get(NUMBER..NUMBER + 12)?;
     let (number, mark) = bytes.split_at(8);

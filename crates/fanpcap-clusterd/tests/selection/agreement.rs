@@ -46,7 +46,7 @@ fn count_one_bucket(lanes: Lanes) {
         counts.captured.iter().sum::<u64>()
     };
     thread::scope(|scope| {
-        // Dropped at the end of the test, also after a panic.
+        // `_running` is dropped at the test's end, also after a panic. Then the thread ends.
         let (_running, ended) = mpsc::channel::<()>();
         scope.spawn({
             let selector = &selector;

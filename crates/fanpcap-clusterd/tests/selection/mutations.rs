@@ -82,7 +82,7 @@ fn find(program: &Program, device: u32) {
     let object = program.object().unwrap();
     let events = events(1, 3000);
     let (mut found, mut missed, mut refused) = (0, Vec::new(), 0);
-    // The functions of the walk are the same as in steering programs, and are tested there.
+    // The functions that walk over headers are tested with steering programs, which share them.
     let main = object.functions[0] as usize;
     for at in (0..main).step_by(4) {
         match mutant(&object, at).map(|mutant| is_found(&mutant, program, &events, device)) {
