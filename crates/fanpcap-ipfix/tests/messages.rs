@@ -266,7 +266,7 @@ fn described(transport: Transport, times: &[u64]) -> Vec<u64> {
         let now = Duration::from_secs(*time);
         exporter.packet(now, &packet(&[]), &mut |_| ());
         exporter.flush(now, &mut |message| {
-            // The id of the first set.
+            // The first set has the id 2: it is a template set.
             if message[16..18] == [0, 2] {
                 described.push(*time);
             }

@@ -52,7 +52,7 @@ fn a_stopped_member_costs_one_attempt_and_undoes_nothing() -> Result<()> {
             }
         }
         ensure!(begun.elapsed() < Duration::from_secs(3));
-        // When the member continues, it executes the calls that it was sent.
+        // When the member continues, it executes the calls that came while it was stopped.
         etcd.signal(follower, "CONT")?;
         etcd.await_leader()?;
         sleep(Duration::from_millis(500));

@@ -102,7 +102,7 @@ fn a_follower_survives_compaction_and_the_death_of_its_member() -> Result<()> {
         writer.put(b"/p/1", b"1", 0)?;
         writer.put(b"/p/2", b"1", 0)?;
         await_value(&mut follower, b"/p/2", b"1")?;
-        // The member of the watch dies. Meanwhile keys change, and etcd compacts these changes.
+        // The member that serves the watch dies. Then keys change, and etcd compacts these changes.
         etcd.kill(2)?;
         etcd.await_leader_of(&[0, 1])?;
         writer.delete(&Keys::One(b"/p/1".to_vec()))?;
