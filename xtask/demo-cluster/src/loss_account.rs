@@ -65,7 +65,7 @@ fn times(files: &[Vec<u64>]) -> HashMap<u64, u32> {
     times
 }
 
-/// An account of the nodes' own counts, like an analyzer's account.
+/// The account that an analyzer would make of the nodes' counts.
 pub(crate) struct LossAccount {
     reports: Receiver<io::Result<Report>>,
     ledger: Ledger,
