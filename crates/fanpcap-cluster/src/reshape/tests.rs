@@ -121,8 +121,7 @@ fn a_new_owner_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     assert_eq!(change.check(), Ok(()));
     assert_eq!(change.owners, *union.new_owners.as_ref().expect("a union"));
     assert_eq!(change.entry(NodeId(2)), None);
-    // Node 1 does not capture yet. So the dead node stays the owner, because it may only be cut
-    // off.
+    // Node 1 does not capture yet, so the dead node, which may only be cut off, stays the owner.
     let late = Nodes {
         dead: vec![2],
         late: vec![1],

@@ -141,8 +141,8 @@ impl RunPlan {
         faults
     }
 
-    /// The links that are cut, between two coordinators or a coordinator and a node. Most links are
-    /// cut in one direction only. The other events of the seed stay the same.
+    /// Cuts of links between two coordinators, or between a coordinator and a node. Most links are
+    /// cut in one direction only. The cuts change no other event of the seed.
     pub(crate) fn cuts(&self, seed: u64) -> Vec<Cut> {
         let mut random = SeededRandom::new(seed ^ 0xc075);
         let mut cuts = Vec::new();

@@ -352,8 +352,8 @@ impl StoreSimulation {
         }
     }
 
-    /// Lets a coordinator read the store. If the coordinator can't read it, it may or may not
-    /// notice that it does not lead.
+    /// Lets a coordinator read the store. If this fails, the coordinator may or may not notice that
+    /// it does not lead.
     fn look(&mut self, at: usize, is_cut: bool) {
         if is_cut {
             if self.random.one_in(20) {

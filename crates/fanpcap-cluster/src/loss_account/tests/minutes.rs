@@ -185,7 +185,7 @@ fn faster_traffic_takes_no_proof_back() {
     });
 }
 
-/// An old loss that becomes certain later, when there is less traffic, does not change the verdict.
+/// If slower traffic makes an old loss certain, the verdict does not change.
 #[test]
 fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     let mut cluster = Cluster::new(2);
