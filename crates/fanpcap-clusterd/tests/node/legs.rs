@@ -86,7 +86,7 @@ fn one_leg(mut stage: Stage) -> Result<()> {
     take_off(&stage, MONITOR2)?;
     stage.await_end(0)?;
     stage.await_output(0, "the device mon2 is gone, or its selection was detached")?;
-    // For one device instead of two, another selection with new counters is loaded.
+    // With one device instead of two, the agent loads another selection with new counters.
     stage.start_with(0, &["-i", MONITOR])?;
     await_for("the selection of one device", LIMIT, || {
         let loaded = stage.output(0).matches("loaded topology 1 ").count();

@@ -47,7 +47,7 @@ impl Stage {
         let scratch = Scratch::new()?;
         let ids: Vec<String> = (0..count).map(id).collect();
         let nodes = ids.join(", ");
-        // The traffic has too few flows for equal shares by flow.
+        // The traffic has so few flows that shares by flow would be unequal.
         let text = format!(
             "cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\nselect = packet\n"
         );

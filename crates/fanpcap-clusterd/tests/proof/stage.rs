@@ -109,8 +109,8 @@ impl Stage {
         stage.await_line("all nodes' reports", |line| {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
-        // For packets that pass before the second report of each node, the account has only a span.
-        // If the first node in the ledger died, the span would stay.
+        // Packets that come before a node's second report have only a span in the account. The span
+        // would stay if the first node in the ledger died.
         stage.await_rest()?;
         Ok(stage)
     }

@@ -307,7 +307,7 @@ fn queues_that_share_a_ring_are_told() {
     assert!(told.starts_with("eth1 has 63 receive queues, and 31 of them share one ring"));
     assert!(told.contains("'ethtool -L eth1 combined 32'"), "{told}");
     assert_eq!(crowded("eth1", 32, 32), None);
-    // The device is a bond, or uses generic XDP.
+    // On a bond, or with generic XDP, no queue has a lane of its own.
     assert_eq!(crowded("eth1", 0, 0), None);
     assert_eq!(crowded("eth1", 4, 0), None);
 }

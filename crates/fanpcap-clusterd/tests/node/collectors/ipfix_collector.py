@@ -14,9 +14,9 @@ import ipfix
 
 LOCK = threading.Lock()
 COUNTS = {"connections": 0, "packets": 0, "octets": 0, "unknown": 0, "gaps": 0}
-# Domains, revisions and buckets of which it is known how packets are selected.
+# Domains, revisions and buckets whose selection of packets is known.
 SELECTORS = set()
-# By domain, revision and bucket: what was observed and selected.
+# For each domain, revision and bucket, how many packets were observed and selected.
 STATISTICS = {}
 
 
