@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(fix, "ip address flush dev eth1");
         assert!(only(&of(true, true, true)).2.starts_with("ip link"));
         assert!(only(&of(false, false, false)).2.starts_with("ip link"));
-        // A device that is refused is not reported as silent too; this device is only silent.
+        // A refused device is not reported as silent as well; this device is only silent.
         let (name, effect, fix) = only(&of(true, false, false));
         assert_eq!((name, effect), ("silent-device", "loses"));
         assert!(fix.starts_with("ethtool eth1"), "{fix}");

@@ -177,7 +177,7 @@ fn an_update_that_was_lost_is_not_taken_later() {
             ago: Duration::ZERO,
         };
         announce(&mut announced, listener.due(now, Some(heard), Revision(9)));
-        // A missing update is still accepted right after its own beacon.
+        // A missing update is accepted right after its own beacon, and not later.
         for due in lost.iter().filter(|due| due.sequence < now) {
             assert!(!take(&mut announced, due), "replayed at {now}: {due:?}");
         }
