@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((answer, attempts), (Err(told()), 2));
     }
 
-    /// Waiting does not repair a certificate, but the other endpoint may become reachable.
+    /// One endpoint has a wrong certificate, but the other endpoint may still become reachable.
     #[test]
     fn an_endpoint_that_is_out_of_reach_is_told_as_such() {
         let client = client(&["http://127.0.0.1:1", "http://127.0.0.1:2"]);

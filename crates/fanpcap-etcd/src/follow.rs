@@ -53,8 +53,8 @@ impl Follower {
             Some(watch) => watch,
             none => {
                 let watch = self.client.watch(&self.keys, revision + 1)?;
-                // Either the store was restored from a backup, or this member is behind the others.
-                // Reading the range from a majority of the members shows what is true.
+                // Either the store was restored from a backup, or this member is behind other
+                // members. Reading the range from a majority of the members shows what is true.
                 if watch.began < revision {
                     return self.read_if_older(revision);
                 }

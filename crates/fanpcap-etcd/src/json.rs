@@ -28,7 +28,7 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, 
     }
 }
 
-/// Decodes the store's revision from the header of an answer about keys: etcd's answers have it.
+/// Decodes the store's revision from an answer's header. All answers about keys have a revision.
 pub(crate) fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     #[derive(Deserialize)]
     struct Header {

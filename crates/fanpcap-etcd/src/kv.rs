@@ -51,7 +51,7 @@ impl Keys {
     }
 }
 
-/// The first key after all that begin with `prefix`; a zero byte means the end of all keys.
+/// The first key after all keys that begin with `prefix`; a zero byte if there is no such key.
 fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -169,7 +169,7 @@ impl Client {
         self.call("/v3/kv/range", &keys.fields())
     }
 
-    /// Replaces the value whose mod revision is `replaces`; 0 if the key must not exist yet.
+    /// Replaces the value whose mod revision is `replaces`. With 0, the key must not exist yet.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call. The value may be stored
@@ -200,7 +200,7 @@ impl Client {
         })
     }
 
-    /// Does `then` if all conditions are true, else `otherwise`. All of it happens atomically.
+    /// Does `then` if all conditions are true, else `otherwise`. The whole transaction is atomic.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call. The transaction may be done

@@ -20,9 +20,9 @@ struct Granted {
 }
 
 impl Client {
-    /// Grants a new lease. If it is not kept alive, it lasts at least `ttl`, in whole seconds. etcd
-    /// grants at least 1.5 times its election timeout. When etcd's leader changes, etcd gives each
-    /// lease its full time again.
+    /// Grants a new lease. If the lease is not kept alive, it lasts at least `ttl`, in whole
+    /// seconds. etcd grants at least 1.5 times its election timeout. When etcd's leader changes,
+    /// etcd gives each lease its full time again.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call. If only the answer was lost, the
@@ -54,7 +54,7 @@ impl Client {
         Ok(kept.result.ttl > 0)
     }
 
-    /// Ends a lease, which removes the keys under it. It is no error if it has already ended.
+    /// Ends a lease and removes the keys under it. A lease that has already ended is no error.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call.

@@ -105,7 +105,7 @@ impl Change {
 }
 
 impl Client {
-    /// Watches keys from the revision `from` on, at the endpoint that answered last, or at another.
+    /// Watches keys from the revision `from` on. Prefers the endpoint that answered last.
     ///
     /// # Errors
     /// No endpoint answered in time, or etcd refused the call.

@@ -57,10 +57,10 @@ pub struct CoordinatorLink {
     term: Option<Term>,
     view: View,
     has_reached: bool,
-    /// The revision of the topology, if this version can't read it. Then this coordinator does not
-    /// stand for election, because a coordinator of another version may be able to read it.
+    /// The revision of a topology that this version can't read. Meanwhile this coordinator does not
+    /// stand for election: a coordinator of another version may be able to read it.
     unreadable: Option<Revision>,
-    /// Why etcd refuses calls now, or why etcd was never in reach; `None` if it is in reach.
+    /// Why etcd refuses calls now, or why etcd was never in reach; `None` if neither is the case.
     denied: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl CoordinatorLink {
     /// Waits at most `wait` for changes, and returns the present view.
     ///
     /// # Errors
-    /// etcd refused the call, and was never in reach before.
+    /// etcd refused a call before any call succeeded.
     pub fn poll(&mut self, wait: Duration) -> Result<&View, CallError> {
         let first = self.news.recv_timeout(wait);
         if first == Err(RecvTimeoutError::Disconnected) {
@@ -153,7 +153,7 @@ impl CoordinatorLink {
         }
     }
 
-    /// The revision of the topology, if this version can't read it.
+    /// The revision of a topology that this version of fanpcap can't read.
     pub fn unreadable(&self) -> Option<Revision> {
         self.unreadable
     }
@@ -295,7 +295,7 @@ impl Candidacy {
         }
     }
 
-    /// Ends the candidacy: another coordinator leads. Without etcd, the lease ends by itself.
+    /// Withdraws, so that another coordinator leads. Without etcd, the lease ends by itself.
     fn withdraw(&mut self) {
         if let Some(id) = self.lease.id.take() {
             let _ = self.lease.client.revoke(id);

@@ -46,7 +46,7 @@ impl Names {
         before.count() >= NODES
     }
 
-    /// The key with the revision of the topology by which a node captures.
+    /// The key in which a node stores the revision of the topology by which it captures.
     pub fn ack(&self, node: NodeId) -> Vec<u8> {
         format!("{}ack/{node}", self.prefix).into_bytes()
     }

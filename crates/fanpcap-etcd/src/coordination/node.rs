@@ -18,8 +18,8 @@ use crate::kv::Keys;
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A node waits this many times its lease's duration for its own id. Its key from before a reboot
-/// may last that long: etcd gives each lease its full time again when etcd's leader changes.
+/// A node waits for its own id for this many durations of its lease. The node's key from before a
+/// reboot may last that long: if etcd's leader changes, etcd gives leases their full time again.
 const PATIENCE: u32 = 3;
 
 /// A node's connection to its cluster in etcd.
@@ -73,7 +73,7 @@ impl NodeLink {
 
     /// Sets the node's announcement.
     pub fn announce(&self, announcement: Announcement) {
-        // The send fails only if the thread has panicked. Then `poll` waits as without etcd.
+        // If the thread has panicked, the send fails. Then `poll` acts as if etcd did not answer.
         let _ = self.orders.send(Order::Announce(announcement));
     }
 
@@ -85,9 +85,9 @@ impl NodeLink {
     /// Waits at most `wait` for events, and returns them, the oldest first.
     ///
     /// # Errors
-    /// etcd refused the call, and was never in reach before: a password, a certificate or a
-    /// permission is wrong. Later refusals are events ([`NodeEvent::Denied`]), because nodes then
-    /// keep capturing as before.
+    /// etcd refused a call before any call succeeded: a password, a certificate or a permission is
+    /// wrong. Later refusals are events ([`NodeEvent::Denied`]), because then nodes keep capturing
+    /// as before.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
         let first = self.news.recv_timeout(wait);
@@ -129,7 +129,7 @@ struct Keeper {
     /// When etcd last answered.
     reached: Option<Instant>,
     was_reached: bool,
-    /// The last refusal that was reported, while it is valid.
+    /// The last reported refusal, as long as it applies.
     refusal: Option<Refusal>,
     ended: Arc<AtomicBool>,
     follows: bool,
@@ -245,8 +245,8 @@ impl Keeper {
     }
 }
 
-/// The event for a topology. If the bytes are not readable, for example from a later version, the
-/// topology does not change, and the operator gets a message.
+/// The event for a topology. If this version can't read the topology, for example because a later
+/// version wrote it, the node keeps its topology, and the operator gets a message.
 fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
     let revision = Revision(u64::try_from(revision).ok()?);
     Some(match Topology::decode(value) {

@@ -34,7 +34,7 @@ struct NodeRecord {
     boot: String,
     weight: u16,
     address: SocketAddr,
-    /// Like [`Setup`]. An earlier version writes none of these fields.
+    /// The fields of [`Setup`]. An earlier version writes none of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     /// Present only in capture mode.
@@ -108,7 +108,7 @@ pub struct Desired {
     pub drained: BTreeSet<NodeId>,
     /// Weights that replace the weights in the nodes' announcements.
     pub weights: BTreeMap<NodeId, u16>,
-    /// Fields of a later version, which a change keeps.
+    /// Fields that a later version has added. A change keeps these fields.
     others: Map<String, Value>,
 }
 

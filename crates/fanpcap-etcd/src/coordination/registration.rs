@@ -25,7 +25,7 @@ pub(super) enum RegistrationState {
     Silent,
     /// The node's key is in etcd.
     In,
-    /// The node's key is in etcd, but the cluster was already full.
+    /// The node's key is in etcd, but the cluster was full before the node came.
     Outside,
     /// Another machine has had the node's id for at least this long.
     Taken(Duration),
@@ -175,7 +175,7 @@ impl Registration {
                 Replaced::Stored(revision) => {
                     self.said.revision = revision;
                     self.said.stored = Some(said);
-                    // The next round checks whether the cluster was already full.
+                    // The next round checks whether the cluster was full before the node came.
                     self.rounds = LOOK - 1;
                     return Ok(true);
                 }
