@@ -17,7 +17,7 @@ pub fn hash(key: &[u8], initial: u32) -> u32 {
         mix(&mut sums);
     }
     let rest = blocks.remainder();
-    // The low byte holds the length, so the ninth byte of the rest goes into the next byte.
+    // The low byte of this sum holds the length, so the key's bytes go into the other three.
     sums[2] = sums[2].wrapping_add(u32::try_from(key.len()).unwrap_or(u32::MAX));
     for (sum, word) in sums.iter_mut().zip(rest.chunks(4)).take(2) {
         *sum = sum.wrapping_add(little(word));
@@ -53,7 +53,7 @@ fn little(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Values from other implementations of the same hash, for each length of the rest.
+    /// Values from other implementations of the same hash, for each length of the key's last block.
     #[test]
     fn hashes_are_those_of_others() {
         let letters = b"ABCDEFGHIJKLMN";

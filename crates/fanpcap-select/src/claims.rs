@@ -12,7 +12,7 @@ pub enum Claim {
     Elsewhere = 0,
     /// Only this node captures the bucket's packets.
     Mine = 1,
-    /// In a union: this node and another node capture the bucket's packets, and mark them.
+    /// In a union, this node and another node capture and mark the bucket's packets.
     Shared = 2,
 }
 

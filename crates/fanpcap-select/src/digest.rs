@@ -1,4 +1,4 @@
-//! The parts of a packet that its content's hash covers. No router on the way changes them.
+//! The parts of a packet that the hash of its content covers. Routers do not change these parts.
 
 use fanpcap_wire::{Frame, Header, Layers};
 
@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn what_routers_change_does_not_count() {
         let packet = datagram();
-        // MAC addresses, type of service, time to live, checksum, and bytes after the first 11
-        // bytes of payload.
+        // The hash does not cover MAC addresses, type of service, time to live, checksum, and
+        // payload after its first 11 bytes.
         for at in [0, 6, 15, 22, 24, 25, 45] {
             let mut other = packet.clone();
             other[at] ^= 0x40;

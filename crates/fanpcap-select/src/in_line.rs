@@ -31,7 +31,7 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// How many numbers each kind of frame has. A number's index is its sequence modulo this.
+/// How many numbers each kind of frame has. A number's index is its frame's sequence modulo this.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.
@@ -58,7 +58,7 @@ pub struct InLine {
     pub number: u64,
 }
 
-/// The announced numbers, by their frames' sequence; 0 where no number is announced.
+/// The announced numbers, by the sequence of their frame; 0 where no number is announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
     beacons: [u64; NUMBERS],
@@ -105,7 +105,7 @@ impl InLine {
     }
 }
 
-/// Decodes a frame of this version and cluster; `None` for others. The kind is `None` if unknown.
+/// Decodes a frame of this version and cluster; else `None`. The kind is `None` if it is unknown.
 pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine)> {
     let mut rest = frame.get(12..)?;
     let is_tag =

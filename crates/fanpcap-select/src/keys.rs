@@ -106,7 +106,7 @@ impl Keys {
         };
         let hash = match self.flows.as_mut()?.decide(&packet) {
             Decision::Steer(hash) => hash,
-            // Only frames without an Ethernet header get one of these.
+            // Only frames without an Ethernet header get one of these decisions.
             Decision::Drop
             | Decision::Copy
             | Decision::Member(_)
@@ -118,8 +118,8 @@ impl Keys {
     }
 }
 
-/// The identification of an IPv4 packet. 0 counts as none: hosts write 0 if nobody needs to
-/// distinguish the packets (RFC 6864). About a fifth of all packets have 0.
+/// The identification of an IPv4 packet. 0 counts as no identification: hosts write 0 if nobody
+/// must distinguish the packets (RFC 6864). About a fifth of all packets have 0.
 fn identification(frame: &Frame<'_>) -> Option<u16> {
     match Layers::of(frame).ip()?.header {
         Header::V4(header) => Some(header.id()).filter(|id| *id != 0),

@@ -22,7 +22,7 @@ pub mod control {
 
     /// 64 bits: [`crate::Control`].
     pub const WORD: usize = 0;
-    /// 64 bits: the control word from the next topology update in the stream on; 0 if it stays.
+    /// 64 bits: the control word that the next topology update in the stream sets; 0 for none.
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
@@ -36,8 +36,8 @@ pub mod control {
     /// there is such a change, the place in the tables, the new claim, and the bucket's values in
     /// [`SUMS`] and [`SHARED`] after the change.
     pub const CHANGE: usize = 512;
-    /// 64 bits each: the numbers of beacons, at their sequence modulo [`in_line::NUMBERS`]; 0 if no
-    /// number was announced.
+    /// The numbers of beacons, 64 bits each, at the beacon's sequence modulo [`in_line::NUMBERS`];
+    /// 0 if no number was announced.
     pub const BEACONS: usize = 1024;
     /// The numbers of topology updates, stored like those of beacons.
     pub const UPDATES: usize = 2048;
@@ -62,10 +62,10 @@ pub mod control {
 /// Offsets in [`COUNTS_MAP`], for lane 0.
 ///
 /// A lane with a queue of its own counts a packet in 16 bits, so that the counters of a table take
-/// only 8 KiB of the CPU's first cache and not 32. A half turn is complete when the lower [`HALF`]
-/// of these bits wrap to 0. A second counter, of 64 bits, counts the bucket's half turns. The BPF
-/// program stores the 16 bits first, and then counts the half turn. Until then, the highest of the
-/// 16 bits differs from the lowest bit of the count of half turns.
+/// only 8 KiB of the CPU's first cache and not 32. A half turn is complete when the lowest 15
+/// ([`HALF`]) of these bits wrap to 0. A second counter, of 64 bits, counts the bucket's half
+/// turns. The BPF program stores the 16 bits first, and then counts the half turn. Until then, the
+/// highest of the 16 bits differs from the lowest bit of the count of half turns.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 

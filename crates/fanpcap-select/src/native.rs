@@ -35,13 +35,13 @@ pub struct Causes {
     pub beacons: u64,
     /// Topology updates whose number was announced.
     pub updates: u64,
-    /// Beacons and updates with another number, or that came again. They also count as packets.
+    /// Beacons and updates with a wrong or an already used number. They also count as packets.
     pub forged: u64,
     /// Packets that lack the fields of their key ([`crate::Number::is_other`]).
     pub others: u64,
     /// Packets of this node that were lost because a ring was full.
     pub lost: u64,
-    /// In a union: packets that were both this node's and another node's.
+    /// Packets that were both this node's and another node's, in a union.
     pub shared: u64,
     /// Packets of this node that did not pass the cluster's filter.
     pub filtered: u64,
@@ -86,7 +86,7 @@ impl Node {
         self.filter = filter;
     }
 
-    /// From now on, the node has several devices. A copy of the last beacon is not forged.
+    /// From now on, a copy of the last beacon on another device does not count as forged.
     pub fn several_devices(&mut self) {
         self.is_several = true;
     }

@@ -26,8 +26,8 @@ use code::MAP_CONTROL;
 pub enum Action {
     /// Passes the packets on to the host.
     Pass,
-    /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if there is
-    /// none. This makes each packet cost more time, also packets of other nodes.
+    /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if the map
+    /// is empty. Then every packet costs more time, even the packets of other nodes.
     PassToNext,
     /// Writes the packets' first bytes into ring buffers, and drops the packets.
     Ship {
@@ -92,7 +92,7 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
-        // Only some nodes may accept this frame. So it must not count as a turn on any node.
+        // Perhaps only some nodes accept this frame. So it must not count as a turn on any node.
         asm.bind(by_headers);
     }
 

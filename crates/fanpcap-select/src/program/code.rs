@@ -14,7 +14,7 @@ pub(super) const MAP_COUNTS: usize = 1;
 pub(super) const MAP_ENDS: usize = 2;
 
 impl Program {
-    /// Loads the lane of the packet's queue into a register. Jumps to `shared` if it has no lane.
+    /// Loads the lane of the packet's queue. Jumps to `shared` if the queue has no lane of its own.
     pub(super) fn lane(&self, asm: &mut Assembler, target: Register, shared: Label) {
         asm.load(Width::Word, target, R6, xdp::RX_QUEUE_INDEX);
         let queues = offset(self.lanes.queues());
@@ -52,7 +52,7 @@ pub(super) fn end(asm: &mut Assembler, verdict: i32) {
     asm.exit_with(verdict);
 }
 
-/// Jumps to `beyond` unless `len` bytes can be read in place from r1 on. r2 is their end.
+/// Jumps to `beyond` unless `len` bytes can be read in place from r1 on. r2 is the frame's end.
 pub(super) fn reach(asm: &mut Assembler, len: usize, scratch: Register, beyond: Label) {
     asm.set(scratch, R1 + offset(len));
     asm.jump_if(scratch.above(R2), beyond);

@@ -10,7 +10,7 @@ use crate::digest::{PAYLOAD, V4, V6};
 const LINK: usize = 14;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
-/// The payload that is hashed is read in words.
+/// Number of payload bytes that are read: the hashed payload is read in whole words.
 const READ: usize = PAYLOAD.next_multiple_of(4);
 
 /// A number in network byte order, as a load in the machine's byte order reads it.

@@ -35,8 +35,8 @@ impl Word {
     }
 }
 
-/// Computes the hash of a key into r3. `len` is the key's length in bytes. A third word after the
-/// last block of 12 bytes is loaded, but only three of its bytes count. Clobbers r0 to r3.
+/// Computes the hash of a key into r3. `len` is the key's length in bytes. If a third word follows
+/// the last block of 12 bytes, only three bytes of this word count. Clobbers r0 to r3.
 pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
     asm.set32(R1, START as i32);
     asm.set32(R2, START as i32);

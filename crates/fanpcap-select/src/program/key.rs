@@ -35,7 +35,7 @@ impl Program {
         let four = asm.label();
         asm.branch(R7.has_any(KEYED_IPV4), four, none);
         asm.bind(four);
-        // The hash reads a whole word.
+        // The hash reads a whole word, of which the identification fills only two bytes.
         asm.store(Width::Word, R10, HEADER, 0);
         asm.set(R2, R8 + 4);
         load(asm, 2, HEADER, none);

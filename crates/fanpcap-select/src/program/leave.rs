@@ -104,7 +104,7 @@ impl Program {
         asm.bind(done);
     }
 
-    /// Puts a 64-bit counter's address into r7: that of lane r1 at place r2. Clobbers r1 and r2.
+    /// Puts the address of the 64-bit counter of lane r1 at place r2 into r7. Clobbers r1 and r2.
     fn long(&self, asm: &mut Assembler) {
         asm.value(R7, MAP_COUNTS, offset(counts::long(self.lanes)));
         asm.alu(Op::Left, R1, shift(counts::LANE));
