@@ -261,7 +261,7 @@ const FAREWELL: Duration = Duration::from_millis(50);
 /// A node that reported nothing for this many nanoseconds is dead.
 const OFFLINE: u64 = 15_000_000_000;
 
-/// One line on standard error, where systemd's journal has it.
+/// Prints one line on standard error, which systemd writes to its journal.
 fn say(line: &str) {
     streams::note(&format!("fanpcap analyzer: {line}\n"));
 }

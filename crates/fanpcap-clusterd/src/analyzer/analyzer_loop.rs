@@ -35,7 +35,7 @@ const TICK: u64 = 50_000_000;
 /// The time between two statuses, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// Messages that are taken before the clock is read again.
+/// Number of messages that are taken before the clock is read again.
 const BURST: usize = 256;
 
 /// The analyzer's loop, with all its parts.
@@ -146,7 +146,7 @@ impl AnalyzerLoop {
         }
     }
 
-    /// The revision of a topology that nodes follow and that is not known yet.
+    /// The revision of a topology that nodes follow and that the analyzer does not know yet.
     pub(super) fn unheard(&self) -> Option<Revision> {
         self.analyzer.unheard()
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_cluster::NodeId;
 
-/// Number of kept reports. The one with the fastest transmission gives the best estimate.
+/// Number of kept reports. The report with the fastest transmission gives the best estimate.
 const KEPT: usize = 8;
 
 /// By how much a node's clock is ahead of the analyzer's.

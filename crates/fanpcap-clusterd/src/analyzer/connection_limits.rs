@@ -15,7 +15,7 @@ pub(super) const UNPROVEN: usize = 256;
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
 const ENDING: usize = 32;
 
-/// No limit refuses or displaces this many connections of one network: a node's connection, and an
+/// No limit ends a connection of a network that has at most this many: a node's connection, and an
 /// earlier connection of the node that broke unnoticed.
 const FEW: usize = 2;
 
@@ -62,13 +62,13 @@ pub(super) struct ConnectionSlot {
 pub(super) enum NoSlot {
     /// A newer connection displaced this one.
     Displaced,
-    /// There are [`PROVEN`] proven connections, and no network has more than [`FEW`] of them.
+    /// All slots are taken by proven connections of networks with at most [`FEW`] connections each.
     Full,
 }
 
 impl ConnectionLimits {
     /// Returns a slot for a connection that has proven nothing. If all slots are taken, `take` ends
-    /// another connection by calling its `end`, and returns the address of that connection. It
+    /// another connection by calling its `end`, and returns the address of that connection. `take`
     /// chooses the /48 with the most connections, then the /64 with the most connections in that
     /// /48, then the address with the most connections in that /64, then the oldest connection.
     pub(super) fn take(

@@ -77,7 +77,7 @@ pub(super) struct Exported {
     pub(super) cut: AtomicU64,
     /// Messages that a collector did not get.
     pub(super) lost: AtomicU64,
-    /// Packets that the thread was too slow for, and packets that no collector could take.
+    /// Packets for which the thread was too slow, and packets that no collector could take.
     pub(super) skipped: AtomicU64,
 }
 

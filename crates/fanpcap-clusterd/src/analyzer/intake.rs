@@ -50,8 +50,8 @@ pub(super) enum Content {
     Records(Vec<u8>),
 }
 
-/// A message from a node. `lacks` holds the number of the first batch that the analyzer lacks; the
-/// connection's thread reads it and acknowledges earlier batches.
+/// A message from a node. `lacks` holds the number of the first batch that the analyzer lacks. The
+/// connection's thread reads this number, and acknowledges the batches before this batch.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) content: Content,
@@ -68,7 +68,7 @@ struct IntakeShared {
     refused: Arc<Refused>,
 }
 
-/// Listens for messages of a cluster. With a key or a certificate in the keyring, only by TLS.
+/// Listens for messages of a cluster. If the keyring has a key or a certificate, accepts only TLS.
 pub(super) fn open(
     on: SocketAddr,
     cluster: u64,

@@ -11,7 +11,7 @@ use super::by_bucket;
 use super::status::Status;
 use crate::textfile::{self, Metric, Textfile, family};
 
-/// Writes an analyzer's metrics to a file, and its account of each bucket to another.
+/// Writes an analyzer's metrics to a file, and its account of each bucket to another file.
 pub(super) struct Metrics {
     file: Option<Textfile>,
     buckets: Option<Textfile>,
@@ -71,7 +71,7 @@ impl Metrics {
         }
     }
 
-    /// Lower and upper bounds of numbers. A number may shrink when more is known.
+    /// Lower and upper bounds of numbers. A bound may shrink when the analyzer knows more.
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let gauge = |name, help, value| family(name, help, Kind::Gauge, &self.cluster, value);
         let bounds = bounds(status).into_iter();

@@ -11,7 +11,7 @@ use fanpcap_cluster::loss_account::Counts;
 /// The packets that a node captured since its counters were 0, and that never came.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
-    /// The captured packets by the newest report, and the stamp of the first report with them.
+    /// The captured packets by the newest report; when a report first had these numbers.
     captured: Box<Counts>,
     first: u64,
     /// Only for counters that are older than the account: how many packets had not come when
@@ -39,7 +39,7 @@ impl MissingPackets {
         }
     }
 
-    /// Changes the value for a node that already has `gaps` missing records from earlier counters.
+    /// Sets how many missing records the node already has from earlier counters.
     pub(super) fn after(self, gaps: u64) -> Self {
         Self { gaps, ..self }
     }
@@ -87,7 +87,7 @@ impl MissingPackets {
             .fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
-    /// The packets that are known to be lost. `gaps` record numbers of the node are missing.
+    /// The packets that are known to be lost. `gaps` is how many record numbers are missing.
     pub(super) fn by_now(&self, gaps: u64) -> u64 {
         let newer = gaps.saturating_sub(self.gaps);
         self.at_rest()

@@ -27,9 +27,9 @@ pub(super) struct NodeReports {
     newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// Captured packets that never came, according to counters that have been reset since.
+    /// How many captured packets never came, by counters that were reset later.
     past: u64,
-    /// For each node that has been silent for long, its records whose numbers are missing.
+    /// For each node that has been silent for long, how many of its record numbers are missing.
     silent: BTreeMap<NodeId, u64>,
     pub(super) refused: u64,
 }
@@ -78,8 +78,8 @@ impl NodeReports {
         }
     }
 
-    /// Makes this the account of the buckets of `part`. If these buckets have changed, begins a new
-    /// account at `now`, in nanoseconds since 1970, and returns `true`.
+    /// Follows the buckets of `part`. If the account is of other buckets, begins a new account at
+    /// `now`, in nanoseconds since 1970, and returns `true`.
     pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
         if part == self.part {
             return false;
@@ -207,8 +207,8 @@ impl NodeReports {
             .collect()
     }
 
-    /// For each node, the captured packets that are known by now to have been lost. The second
-    /// value is the sum over all nodes and over counters that have been reset since.
+    /// For each node, how many captured packets are known to be lost. The second value is the sum
+    /// over all nodes, including counters that were reset.
     pub(super) fn missing(&self, analyzer: &Analyzer) -> (BTreeMap<NodeId, u64>, u64) {
         let mut missing = analyzer.missing();
         for (node, missing) in &mut missing {

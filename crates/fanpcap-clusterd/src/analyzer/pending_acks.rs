@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// Each key is a value of the analyzer's output count: its batches are acknowledged when the
-    /// count reaches the key. Each batch has the counter from which its connection acknowledges
-    /// batches, and the number of the next batch.
+    /// The batches that are acknowledged when the analyzer's output count reaches the key. Each
+    /// batch has its connection's `lacks`, and the number to which `lacks` is then set.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 
@@ -24,7 +23,7 @@ impl PendingAcks {
         self.waiting.entry(due).or_default().push(ack);
     }
 
-    /// Acknowledges all batches whose `due` is at most `given`: their records are written.
+    /// Acknowledges all batches whose `due` is at most `given`, because their records are written.
     pub(super) fn settle(&mut self, given: u64) {
         let left = self.waiting.split_off(&given.saturating_add(1));
         let done = std::mem::replace(&mut self.waiting, left);

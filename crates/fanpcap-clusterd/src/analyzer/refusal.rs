@@ -21,7 +21,7 @@ pub(super) enum Reason {
     Key = 2,
     /// One side refuses the other side's certificate, or the other side has none.
     Certificate = 3,
-    /// There were too many connections without proof, and a newer connection displaced this one.
+    /// Too many connections had proven nothing, and a newer connection displaced this one.
     Unproven = 4,
     /// There are too many connections that have proven to be nodes' connections.
     Full = 5,
@@ -98,7 +98,7 @@ impl Ended {
                  nodes"
                     .to_owned(),
             ),
-            // A handshake of TLS (RFC 8446, section 5.1).
+            // A TLS handshake begins with these bytes (RFC 8446, section 5.1).
             MessageError::Magic if bytes.starts_with(&[22, 3]) => Self::Refused(
                 Reason::Key,
                 "it speaks TLS: set the same 'key_file' in cluster.conf on both sides".to_owned(),

@@ -12,7 +12,7 @@ use super::status::Status;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Control sequences: move to the upper left, clear the rest of a line, and of the screen.
+/// Control sequences that move to the upper left, and clear the rest of a line or of the screen.
 const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
@@ -49,7 +49,7 @@ impl TerminalScreen {
 
 impl Drop for TerminalScreen {
     fn drop(&mut self) {
-        // Fails if the terminal is gone.
+        // If the terminal is gone, this fails, and nothing is left to restore.
         let _ = write!(io::stdout(), "{LEAVE}");
         let _ = io::stdout().flush();
     }

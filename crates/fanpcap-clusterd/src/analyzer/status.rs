@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 use super::clock::rfc3339;
 use super::extra_counter::ExtraCounter;
 
-/// The status names nodes whose last report is older (nanoseconds): nodes report every second.
+/// The status names nodes whose last report is older than this (ns). Nodes report every second.
 const LACKING: u64 = 3_000_000_000;
 
 /// The contents of a status.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
-    /// Clocks that differ from the others, and the nanoseconds that each is ahead; `None`: own.
+    /// Clocks that differ from the others, and by how many nanoseconds; `None` is this clock.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
     /// Nodes that must report, and for each the nanoseconds since its last report.
     pub(super) ages: Vec<(NodeId, u64)>,
@@ -162,7 +162,7 @@ impl Status {
         warnings
     }
 
-    /// The history of ports. A port in it may be sound now.
+    /// The history of ports. A port in the history may work again now.
     pub(super) fn history(&self) -> impl Iterator<Item = String> + '_ {
         self.account.history.iter().map(|port| {
             format!(

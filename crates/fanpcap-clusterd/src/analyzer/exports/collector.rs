@@ -16,9 +16,9 @@ pub(super) struct Collector {
     exporter: Exporter,
     connection: CollectorConnection,
     transport: Transport,
-    /// When the last message that was not full was sent.
+    /// When a message that was not full was last sent.
     flushed: Duration,
-    /// When the templates were sent, which the collector needs first.
+    /// When the templates were sent. The collector needs the templates before other records.
     opened: Duration,
     /// The topology whose selectors were exported, and the time of that export. A collector that
     /// was restarted since then lacks the selectors.
@@ -101,7 +101,7 @@ impl Collector {
     }
 
     /// Sends the records that wait for their message to become full, and the templates when due. A
-    /// collector that is restarted while no packets come needs them before the first packet.
+    /// collector that restarts while no packets come needs the templates before the first packet.
     pub(super) fn flush(&mut self, now: Duration) {
         let connection = &mut self.connection;
         connection.check();

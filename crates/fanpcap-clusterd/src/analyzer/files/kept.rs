@@ -31,7 +31,7 @@ pub(in super::super) struct Retention {
     pub(in super::super) files: Option<usize>,
     /// Maximum number of bytes of all files together.
     pub(in super::super) bytes: Option<u64>,
-    /// Minimum number of free bytes on the disk. With it, old files also go when the disk is full.
+    /// Minimum number of free bytes. With this limit, old files also go when the disk is full.
     pub(in super::super) free: Option<u64>,
 }
 
@@ -61,19 +61,19 @@ struct OldFile {
     bytes: u64,
 }
 
-/// Space that was freed and that the file system does not show as free yet.
+/// Space that was freed, but that the file system does not show as free yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct FreedSpace {
-    /// Bytes that were freed and that the file system does not show as free.
+    /// Bytes that were freed, but that the file system does not show as free.
     hidden: u64,
     /// Free bytes according to the file system, when it was last read.
     shown: u64,
-    /// Until when the file system may not show `hidden`, in nanoseconds since 1970.
+    /// The time after which `hidden` counts as 0, in nanoseconds since 1970.
     until: u64,
 }
 
 impl FreedSpace {
-    /// How many bytes are free: `free` bytes according to the file system, and hidden ones.
+    /// How many bytes are free: `free` bytes according to the file system, plus the hidden bytes.
     fn free(&mut self, free: u64, now: u64) -> u64 {
         let grown = free.saturating_sub(self.shown);
         self.shown = free;
@@ -103,7 +103,7 @@ impl KeptFiles {
         self.retire(None, now)
     }
 
-    /// Keeps to the limits while a file is written. `open` is its path and its next size in bytes.
+    /// Keeps to the limits while a file is written. `open`: its path, and its next size in bytes.
     pub(super) fn during_file(&mut self, open: (&Path, u64), now: u64) -> io::Result<()> {
         let is_over = |most: u64| self.finished.saturating_add(open.1) > most;
         if self.retention.bytes.is_some_and(is_over) || self.lack(now)? > 0 {

@@ -20,7 +20,7 @@ use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// For this many nanoseconds from the first packet, nodes may repeat the last analyzer's batches.
+/// Nodes may repeat the last analyzer's batches for this many nanoseconds from the first packet on.
 const LONG: u64 = 600_000_000_000;
 
 /// Every block is shorter than this. So if consecutive blocks together are at least this long, they
@@ -144,7 +144,7 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
-/// The blocks at the end of these bytes, the last first. Each comes with the bytes before it.
+/// The blocks at the end of these bytes, the last first. Each block has the bytes before it.
 fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
 }

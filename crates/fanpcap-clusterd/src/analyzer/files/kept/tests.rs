@@ -161,7 +161,7 @@ fn space_that_the_file_system_shows_later_is_not_freed_twice() {
         shown: 1000,
         until: 10,
     };
-    // The file system shows nothing, a part, or all of the freed space, or more than that.
+    // The file system shows none, a part, all, or more than all of the freed space.
     for (free, counted) in [(1000, 1500), (1200, 1500), (1500, 1500), (1700, 1700)] {
         assert_eq!({ freed }.free(free, 9), counted);
         assert_eq!({ freed }.free(free, 10), free);
