@@ -1,4 +1,4 @@
-//! cluster.conf: the settings that all machines of a cluster share, and those of one machine.
+//! cluster.conf: the settings that all machines of a cluster share, and one machine's own settings.
 
 mod value;
 mod keys;

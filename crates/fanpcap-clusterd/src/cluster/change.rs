@@ -62,7 +62,7 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
 }
 
 /// Makes the change. Refuses it if the cluster does not know the node, unless the change only
-/// undoes an earlier one.
+/// undoes an earlier change.
 fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> Result<ExitCode> {
     let view = side.look()?.view;
     let is_live = view.live.iter().any(|live| live.announcement.node == node);

@@ -42,12 +42,12 @@ struct Facts {
     is_adrift: bool,
     /// Why no coordinator is in reach; `None` if a coordinator replied.
     unled: Option<String>,
-    /// Whether the topology has a filter. Without a topology, whether the settings have one.
+    /// Whether the topology has a filter. Without a topology, whether the settings have a filter.
     has_filter: bool,
     node: Option<Node>,
 }
 
-/// A node, and the packets that it gets.
+/// A node's device, and how the node's cluster selects packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     device: String,

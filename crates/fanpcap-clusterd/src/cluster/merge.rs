@@ -5,8 +5,8 @@
 //! So equal packets in two files are doubles (one packet, captured twice). Equal packets in one
 //! file are repeats.
 //!
-//! With `round_robin`, buckets take turns. So a repeat has another bucket, and another node may
-//! capture it. Equal packets in two files are doubles only if they came while buckets moved.
+//! With `round_robin`, each packet gets the next bucket. So a repeat may have another node. Equal
+//! packets in two files are doubles only if they came while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -71,7 +71,7 @@ impl FromStr for MoveTime {
     }
 }
 
-/// The packets that are compared with others.
+/// The packets that are compared with packets of other files.
 struct ComparedPackets {
     /// If set, only packets with a time stamp in one of these ranges are compared.
     only: Option<Vec<RangeInclusive<u64>>>,

@@ -128,7 +128,7 @@ pub(crate) struct Row {
     weight: Option<u16>,
     /// Buckets that only this node owns.
     pub(crate) buckets: usize,
-    /// Buckets that the node captures together with another node, while they move.
+    /// Buckets that the node captures together with another node while the buckets move.
     moving: usize,
     is_drained: bool,
     revision: Option<Revision>,

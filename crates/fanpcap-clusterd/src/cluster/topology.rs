@@ -74,7 +74,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
     })
 }
 
-/// The nodes, and then 32 buckets in each line: the first bucket's number, and all their slots.
+/// The nodes, and then lines of 32 buckets each: the first bucket's number, and the buckets' slots.
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);

@@ -175,7 +175,7 @@ impl<'a> FileEntries<'a> {
         Ok(embedded)
     }
 
-    /// The coordinators' addresses. An address that occurs twice is probably a mistake for another.
+    /// The coordinators' addresses. If an address occurs twice, another one was probably meant.
     fn coordinators(&self) -> Result<Vec<SocketAddr>, Report> {
         let all = self.addresses(Key::Coordinators);
         let is_twice = |at: usize| all[..at].contains(&all[at]);

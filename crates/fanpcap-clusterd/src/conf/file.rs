@@ -46,7 +46,7 @@ pub(crate) fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     Ok(entries)
 }
 
-/// Adds an entry, unless the file already has it. A file may repeat but not contradict itself.
+/// Adds an entry, unless the file already has it. A setting may be repeated, but not contradicted.
 fn add(entries: &mut Vec<Entry>, entry: Entry) -> Result<(), Fault> {
     let others: Vec<&Entry> = entries.iter().filter(|it| it.row == entry.row).collect();
     if others.iter().any(|it| it.value == entry.value) {

@@ -74,8 +74,8 @@ fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that `path` is a regular file with a certificate in PEM. If `private` is set, it must
-/// have a private key instead, and other users must not be able to read it.
+/// Checks that `path` is a regular file with a certificate in PEM. If `private` is set, the file
+/// must have a private key instead, and other users must not be able to read the file.
 pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
@@ -99,7 +99,7 @@ pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     }
 }
 
-/// Maximum number of bytes in which the first certificate of a file is looked for.
+/// The first certificate or key of a file must begin within this many bytes.
 const PEM_MOST: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use fanpcap_select::Key;
 
 use super::Row;
 
-/// A node's mode; with capture mode also the number of bytes of each packet that the node sends.
+/// A node's mode. In capture mode, also the number of bytes of each packet that the node sends.
 pub(crate) fn mode(setup: &Setup) -> String {
     match setup.header {
         None => "distribution".to_owned(),
@@ -15,7 +15,7 @@ pub(crate) fn mode(setup: &Setup) -> String {
     }
 }
 
-/// Notes for the operator on the nodes' versions and settings. The cluster selects by key `by`.
+/// Notes for the operator on the nodes' versions and settings. `by` is the cluster's selection key.
 pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
     let modes = differing(rows, |setup| Some(mode(setup))).map(|they| {
         format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
@@ -46,8 +46,8 @@ pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
     notes.chain(others).collect()
 }
 
-/// Text with the values that live nodes have: the most frequent value first, and then each other
-/// value with its nodes. `None` if all have the same value. Nodes that report none are left out.
+/// The values that live nodes have: the most frequent value first, and then each other value with
+/// its nodes. `None` if all have the same value. Nodes that report no value are left out.
 fn differing(rows: &[Row], value: impl Fn(&Setup) -> Option<String>) -> Option<String> {
     let mut groups: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
     for (value, row) in rows

@@ -1,4 +1,4 @@
-//! The status of several clusters behind a packet broker: each cluster's, and all sums.
+//! The status of several clusters behind a packet broker: of each cluster, and sums over all.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

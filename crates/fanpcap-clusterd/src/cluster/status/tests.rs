@@ -182,7 +182,7 @@ fn the_object_has_the_same() {
     assert!(!table("lab", &later).contains("no topology yet"));
 }
 
-/// A coordinator's name in etcd and its notes may contain any characters.
+/// In etcd, a coordinator's name and its notes may contain any characters.
 #[test]
 fn names_and_notes_have_no_lines_of_their_own() {
     let row = "\n00000009  current       1     4096";
