@@ -247,7 +247,7 @@ fn warn() {
     }
 }
 
-/// One line on standard error, where systemd's journal has it.
+/// Prints one line on standard error, which systemd writes to its journal.
 fn say(line: &str) {
     streams::note(&format!("fanpcap node: {line}\n"));
 }

@@ -303,7 +303,7 @@ fn remove_gone(netns: &str) -> Result<()> {
         let ifindex = name.to_str().and_then(|it| it.strip_prefix(netns));
         let ifindex = ifindex.and_then(|it| it.strip_prefix('-')?.parse().ok());
         if let Some(ifindex) = ifindex {
-            // A failure for one device must not prevent the removal for others.
+            // A failure for one device must not prevent the removal for other devices.
             let _ = remove_if_gone(&mount, &files, &name, ifindex);
         }
     }
@@ -349,7 +349,7 @@ fn place(name: &str) -> Result<Directory> {
 fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     let mount = root::enter(cluster, BPF)?;
     let is_directory = |name: &OsStr| mount.about(name).is_ok_and(|about| about.is_dir());
-    // The mounted file system also has files of the kernel; only directories are of agents.
+    // The mounted file system also has files of the kernel; only directories belong to agents.
     let is_empty = !mount.names().any(|name| is_directory(&name));
     let is_mounted = bpf_fs::is_bpf(&mount.path_to(OsStr::new("."))?)?;
     drop(mount);

@@ -212,8 +212,8 @@ impl Selector {
     }
 
     /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
-    /// Cancels a prepared table. Before it writes the table, it waits some milliseconds until the
-    /// BPF program processes no packet by the table that preceded the present table.
+    /// Cancels a prepared table. First waits some milliseconds, until the BPF program processes no
+    /// packet by the table that was in use before the present table.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -229,13 +229,13 @@ impl Selector {
     }
 
     /// Cancels a prepared table, and waits until the BPF program processes no frame that could put
-    /// it into use. A table that is in use by then stays in use, as the control word shows.
+    /// it into use. If it is already in use, it stays in use, as the control word shows.
     pub fn take_back(&self) {
         self.forget_prepared();
         bpf::wait_for_programs();
     }
 
-    /// Announces the number of the frame with this sequence. With 0, the frame is not accepted.
+    /// Announces the number of the frame with this sequence. If it is 0, no such frame is accepted.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => control::BEACONS,
@@ -273,7 +273,7 @@ impl Selector {
     }
 
     /// Cancels a prepared table. The BPF program may be processing a packet that still puts the
-    /// table into use. So the writer waits until that packet was processed.
+    /// table into use. So the writer waits until that packet has been processed.
     fn forget_prepared(&self) {
         self.store(control::NEXT, 0);
     }

@@ -34,7 +34,7 @@ pub(super) struct Agent {
     notify: Notify,
     begun: Instant,
     tags: TagWarnings,
-    /// The last report that a topology's table could not be loaded, and why.
+    /// The topology whose table could not be loaded, and why, as last reported.
     failure: Option<(Revision, String)>,
     /// The devices that were reported to get no packets, each with the reason.
     silent: Vec<(String, &'static str)>,
@@ -234,7 +234,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// Makes the thread know the marks of the tables, and read ring buffers that are new.
+    /// Gives the thread the marks of the tables, and the ring buffers if they are new.
     fn read_rings(&self, is_new: bool) -> Result<()> {
         let Some(capture) = self.reporter.capture() else {
             return Ok(());
@@ -255,7 +255,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // Another BPF program with another mark was loaded if the driver can't run any.
+                // If the driver can't run the BPF program, there is another one with another mark.
                 self.read_rings(true)?;
             }
             Ok(is_new)

@@ -22,9 +22,9 @@ pub(super) struct Attachment {
     pub(super) link: Option<Attached>,
     /// The selection. Either all devices of the node have one, or no device has one.
     pub(super) selector: Option<Selector>,
-    /// The kernel runs the BPF program behind the driver. Then several CPUs may serve one queue.
+    /// Whether the BPF program runs behind the driver. Then several CPUs may serve one queue.
     is_generic: bool,
-    /// The driver or the kernel has refused the last selection.
+    /// Whether the driver or the kernel has refused the last selection.
     pub(super) is_refused: bool,
 }
 
@@ -69,7 +69,7 @@ impl Attachment {
     }
 
     /// Uses an earlier agent's link, and its maps if this build can read them. If that agent died
-    /// while it replaced the BPF program, the stored state may name one that the link does not run.
+    /// while it replaced the BPF program, the state may name a BPF program that does not run.
     fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
@@ -109,8 +109,8 @@ impl Attachment {
     }
 
     /// Pins this selection, stores its parameters, and makes the device run it instead of the
-    /// present selection. Returns `false` if the driver can't run this selection: another one must
-    /// be loaded. After `false` or an error, the pins and the stored state are as before.
+    /// present selection. Returns `false` if the driver can't run this selection, so that another
+    /// one must be loaded. After `false` or an error, the pins and the stored state are as before.
     pub(super) fn run(
         &mut self,
         selector: &Selector,

@@ -87,7 +87,7 @@ impl Device {
         set.with_context(|| format!("setting the promiscuous mode of {}", self.name))
     }
 
-    /// Why the device can't get packets; `None` if it can. The text follows the device's name.
+    /// Why the device can't get packets; `None` if it can. The text can follow the device's name.
     pub(crate) fn silence(&self) -> Option<&'static str> {
         link::get(self.ifindex).map_or(Some("is down"), |found| found.silence())
     }

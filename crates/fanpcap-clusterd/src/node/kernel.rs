@@ -26,7 +26,7 @@ use crate::vlan_tags;
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
     /// Selections of an earlier agent, one for each set of maps, if the devices have different
-    /// sets. The records of these selections are read until they are replaced.
+    /// sets. Their records are read until the selections are replaced.
     left: Vec<Selector>,
     /// The parameters, besides the selection, with which BPF programs are loaded.
     cluster: u32,
@@ -135,7 +135,7 @@ impl Kernel {
         set.map_or(0, |set| set.since)
     }
 
-    /// The device that has lost the selection that this agent or an earlier agent attached.
+    /// The device that no longer has the selection that an agent attached.
     pub(crate) fn lost(&self) -> Result<Option<&str>> {
         for it in &self.devices {
             if !it.is_attached()? {
@@ -145,7 +145,7 @@ impl Kernel {
         Ok(None)
     }
 
-    /// The devices that get no packets, each with the reason. The reason's text follows the name.
+    /// The devices that get no packets, each with the reason: see [`Device::silence`].
     pub(crate) fn silent(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let devices = self.devices.iter().map(|it| &it.device);
         devices.filter_map(|device| Some((device.name.as_str(), device.silence()?)))
@@ -262,8 +262,8 @@ impl Kernel {
     }
 
     /// If the filter has changed, makes the devices run the same selection with the new filter. The
-    /// maps stay, so all counts continue, and no packet is missed. All programs are loaded before
-    /// one runs.
+    /// maps stay, so all counts continue, and no packet is missed. All BPF programs are loaded
+    /// before the first one runs.
     fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
         let mut others = Vec::new();
         for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
@@ -313,8 +313,8 @@ impl Kernel {
         self.forget();
         let all = selectors.iter().zip(programs);
         let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
-        // Devices that have refused come first: else each try would attach to others and detach
-        // again. Devices with a link come last: their former selection can't be restored.
+        // Devices that have refused a selection come first, so that a failed try attached nothing
+        // to others. Devices with a link come last: their former selection can't be restored.
         all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
         for (device, (selector, (program, code))) in all {
             let id = selector.program().id();
@@ -351,8 +351,8 @@ impl Kernel {
     }
 }
 
-/// A hash of the BPF program's code without the filter, and of the number of devices. With another
-/// number, an agent must not reuse the maps: another agent may have one of the devices.
+/// A hash of the BPF program's code without the filter, and of the number of devices. If the number
+/// of devices changes, the maps must not be reused: another agent may have one of the devices.
 fn code(program: &Program, devices: usize) -> Result<u64> {
     let program = Program {
         filter: None,

@@ -10,7 +10,7 @@ pub(crate) struct AgentState {
     /// Topologies by the marks of their tables: the topology that the agent last prepared to switch
     /// to, and the topology before it. The agent may have died before it switched.
     pub(crate) loaded: Vec<(u32, Revision)>,
-    /// Whether an agent has made the device promiscuous. `false` also if it already was.
+    /// Whether an agent has made the device promiscuous; `false` if it was promiscuous before.
     pub(crate) promiscuous: bool,
 }
 
@@ -19,11 +19,11 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code without the filter. With another hash, it is replaced.
+    /// A hash of the BPF program's code without the filter. If it differs, the code is replaced.
     pub(crate) code: u64,
     /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,
-    /// How many bytes of each packet the node ships; 0 in distribution mode: it passes them on.
+    /// How many bytes of each packet the node ships; 0 in distribution mode, which ships nothing.
     pub(crate) bytes: u16,
     /// When the counters were 0, in nanoseconds since 1970.
     pub(crate) since: u64,
@@ -40,7 +40,7 @@ impl AgentState {
         found.map(|(_, revision)| *revision)
     }
 
-    /// Notes that a topology's table will have `mark`. `current` is the mark of the table in use.
+    /// Records that the table of topology `revision` gets `mark`. `current` is the mark in use.
     pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
         self.loaded.retain(|(known, _)| *known == current);
         self.loaded.push((mark, revision));

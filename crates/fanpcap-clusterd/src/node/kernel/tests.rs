@@ -15,7 +15,7 @@ use super::*;
 const CLUSTER: u32 = 7;
 
 /// Takes devices over. A child process of another test has a copy of each lock until it runs its
-/// program. So a lock may stay for a moment after its `Kernel` was dropped.
+/// program. So a device may stay locked for a moment after its `Kernel` was dropped.
 fn take(devices: &[Device], action: Action) -> Result<Kernel> {
     await_for("the locks of devices", LIMIT, || {
         match Kernel::take(devices.to_vec(), CLUSTER, action) {
