@@ -46,8 +46,8 @@ pub trait CoordinatorSide {
     fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still has revision
-    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision. With an
-    /// error, nothing was written, except perhaps with [`WriteError::Unknown`].
+    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision. Only
+    /// with [`WriteError::Unknown`] may the topology have been written despite the error.
     fn write(
         &mut self,
         topology: &Topology,
@@ -63,7 +63,7 @@ pub trait CoordinatorSide {
     /// the status. Engines that can't store notes drop them.
     fn publish(&mut self, _notes: Vec<String>) {}
 
-    /// The numbers of refused control messages by the cause's name; empty without such messages.
+    /// The numbers of refused control messages by cause; empty for an engine without such messages.
     fn all_refused(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -84,7 +84,7 @@ pub trait OperatorSide {
     /// The cluster's status.
     fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
-    /// Makes a change. The change lasts until the operator's next one, even under another
+    /// Makes a change. The change lasts until the operator's next change, even under another
     /// coordinator.
     fn change(&mut self, change: &OperatorChange) -> anyhow::Result<()>;
 }

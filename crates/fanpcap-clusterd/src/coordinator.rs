@@ -107,7 +107,7 @@ fn selection(conf: &Conf) -> Result<Selection> {
     })
 }
 
-/// One line on standard error, where systemd's journal has it.
+/// Prints one line on standard error, which systemd writes to its journal.
 fn say(line: &str) {
     streams::note(&format!("fanpcap coordinator: {line}\n"));
 }

@@ -16,7 +16,7 @@ use crate::tls::{Tls, TlsFiles};
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name; `None` for none. The first key seals; both are accepted.
+/// The keys that the settings name; `None` without keys. The first key seals; both are accepted.
 ///
 /// # Errors
 /// A file can't be read or is too short, or other users can read it.
@@ -74,7 +74,7 @@ impl Reloader {
     }
 
     /// After a SIGHUP: if the settings are correct, puts their keys into the keyring and returns
-    /// the settings. If they are not, reports the mistake, and the keys stay as they were.
+    /// the settings. If the settings are not correct, reports the mistake, and the keys stay.
     pub(crate) fn due(&mut self) -> Option<Conf> {
         if !self.hangups.is_new() {
             return None;

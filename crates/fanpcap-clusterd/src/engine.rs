@@ -12,7 +12,7 @@ use crate::embedded::{EmbeddedCoordinator, EmbeddedNode, EmbeddedOperator};
 use crate::etcd::{self, EtcdKeys};
 use crate::fixed::{Fixed, FixedOperator};
 
-/// The default directory of a coordinator's state; systemd may name another.
+/// The default directory of a coordinator's state; systemd may name another directory.
 const STATE: &str = "/var/lib/fanpcap";
 
 /// A node's side of the cluster's engine.

@@ -34,7 +34,7 @@ pub(crate) fn section(to: &mut Vec<u8>) {
     });
 }
 
-/// The wire length that a file has for a packet: at least the number of captured bytes.
+/// The wire length of a packet in a file: at least the number of captured bytes.
 pub(crate) fn wire_length(record: &Record<'_>) -> u32 {
     let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     record.wire_length.max(captured)

@@ -28,9 +28,9 @@ const RETIRED: usize = 8;
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordTransport {
-    /// A TCP connection to the analyzer. Batches that it does not acknowledge are sent again.
+    /// A TCP connection to the analyzer. Batches without an acknowledgement are sent again.
     Tcp,
-    /// DiCAP's own datagrams, to this port or else to the analyzers' ports. Losses are not noticed.
+    /// DiCAP's datagrams, to this port; `None`: to the analyzers' ports. Losses are not noticed.
     Dicap(Option<u16>),
 }
 
@@ -142,7 +142,7 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends each analyzer its part of a report. It replaces a report that waits for a connection.
+    /// Sends each analyzer its part of a report, in place of a report that waits for a connection.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));

@@ -34,7 +34,7 @@ impl Textfile {
         }
     }
 
-    /// Replaces the file's content by these metrics. Of failures in a row, reports the first.
+    /// Replaces the file's content by these metrics. Of failures in a row, reports only the first.
     pub(crate) fn write(&mut self, families: &[Family]) {
         self.write_text(&text(families));
     }

@@ -30,8 +30,8 @@ impl Metrics {
         }
     }
 
-    /// Replaces the content of the file if the last write was long enough ago. `written` topologies
-    /// were written; `refused` counts control messages by cause.
+    /// Replaces the content of the file if the last write was long enough ago. `written` is how
+    /// many topologies were written; `refused` counts control messages by cause.
     pub(super) fn write(&mut self, view: &View, written: u64, refused: &[(&str, u64)]) {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return;

@@ -30,7 +30,7 @@ pub(crate) struct Datagram {
 /// Counts refused and dropped datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Datagrams that do not have the paper's format, or whose sender's address is no node's.
+    /// Datagrams that do not have the paper's format, or that do not come from a node's address.
     pub(crate) refused: AtomicU64,
     /// Headers in datagrams that were dropped because the queue was full.
     pub(crate) dropped: AtomicU64,

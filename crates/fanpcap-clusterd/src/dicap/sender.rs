@@ -1,4 +1,4 @@
-//! Sends packets' first bytes to an analyzer in datagrams, and never waits.
+//! Sends packets' first bytes to an analyzer in datagrams, and never waits for the network.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -41,7 +41,7 @@ const RETRY: Duration = Duration::from_millis(500);
 impl EmbeddedCoordinator {
     /// Opens the coordinator at the first address in the settings that belongs to this machine.
     /// `desired` comes from the settings. Drained nodes and weights come from another coordinator,
-    /// or from this one's file in `directory`.
+    /// or from this coordinator's file in `directory`.
     ///
     /// # Errors
     /// The settings are not valid, a key can't be read, or a socket can't be opened.

@@ -51,7 +51,7 @@ impl Store {
         &self.0
     }
 
-    /// Replaces the file's contents. The hash's initial value is in it: only the owner may read it.
+    /// Replaces the contents. Only the owner may read the file: it has the hash's initial value.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
         // A coordinator that crashed may have left this file. No existing file is written to.

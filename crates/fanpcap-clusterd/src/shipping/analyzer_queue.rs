@@ -139,7 +139,7 @@ impl AnalyzerQueue {
         }
     }
 
-    /// Sends a report. It replaces a report that still waits.
+    /// Sends a report, in place of a report that still waits.
     pub(super) fn report(&self, report: &Arc<Report>) {
         *lock(&self.shared.report) = Some(Arc::clone(report));
     }

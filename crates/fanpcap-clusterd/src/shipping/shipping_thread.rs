@@ -18,8 +18,8 @@ use super::secured::lock;
 use crate::keyring::Keyring;
 
 /// Maximum number of batches that may wait for an acknowledgement: 256 MiB. An analyzer
-/// acknowledges a batch after about a second, when it has written the records. For twice this
-/// number of batches, an analyzer remembers whether they came.
+/// acknowledges a batch after about a second, when it has written the records. An analyzer
+/// remembers for twice this number of batches whether they came.
 pub(super) const WINDOW: usize = 8192;
 
 /// Maximum number of batches that are sent before the thread takes new batches.
@@ -75,7 +75,7 @@ pub(super) struct ShippingThread {
     connection: Option<Connection>,
     /// The time of the next attempt to connect.
     next_try: Instant,
-    /// How long the next failure delays the following attempt.
+    /// The delay of the next attempt if the present attempt fails.
     pause: Duration,
     /// When the present connection was made.
     connected: Instant,
@@ -116,7 +116,7 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // If the queue was dropped without `ends`, the thread must end too.
+            // If the queue was dropped without `ends`, the thread also ends after [`PATIENCE`].
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -134,7 +134,7 @@ impl ShippingThread {
         }
     }
 
-    /// Takes new batches, and waits if there is nothing to send. An error: the queue is gone.
+    /// Takes new batches, and waits if there is nothing to send. Fails if the queue is gone.
     fn take(&mut self, batches: &Receiver<SentBatch>) -> Result<(), RecvTimeoutError> {
         let is_busy = self.connection.is_some() && self.sent < self.waiting.len();
         let wait = if is_busy { Duration::ZERO } else { LOOK };
@@ -170,7 +170,7 @@ impl ShippingThread {
     /// Drops acknowledged batches. Connects if there is no connection.
     fn handle_acks(&mut self) {
         let Some(connection) = &mut self.connection else {
-            // An analyzer closes connections that send nothing.
+            // An analyzer closes connections that send nothing, so none is made without work.
             let has_work = !self.waiting.is_empty() || lock(&self.shared.report).is_some();
             if has_work && Instant::now() >= self.next_try {
                 self.connect();

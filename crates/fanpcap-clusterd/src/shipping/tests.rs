@@ -291,7 +291,7 @@ fn await_broken(shipper: &Shipper, newest: u64) {
     }
 }
 
-/// A report in which every count is `number` or a multiple of it.
+/// A report in which every count is `number` or a multiple of `number`.
 fn report(number: u64) -> Report {
     Report {
         summary: Summary {
