@@ -5,7 +5,7 @@
 //! So equal packets in two files are doubles (one packet, captured twice). Equal packets in one
 //! file are repeats.
 //!
-//! With `round_robin`, each packet gets the next bucket. So a repeat may have another node. Equal
+//! With `round_robin`, each packet gets the next bucket. So another node may get the repeat. Equal
 //! packets in two files are doubles only if they came while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
