@@ -13,9 +13,9 @@
 //!
 //! All numbers are in network byte order. Zeros fill the frame up to 60 bytes. One VLAN tag may
 //! precede the type. Anybody on the link can send such a frame. So each frame has a number that
-//! only the cluster knows in advance. A node's agent announces the number to the BPF program. The
-//! BPF program accepts a frame only if it has the number that was announced for its sequence, and
-//! accepts each number once.
+//! only the cluster knows in advance. A node's agent announces the number for each sequence to the
+//! BPF program. The program accepts a frame only with the number announced for the frame's
+//! sequence, and accepts no number twice.
 
 use fanpcap_wire::number::{ETHER_TAG, ETHER_TAG_SERVICE};
 

@@ -26,13 +26,13 @@ pub mod control {
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
-    /// 64 bits each, for the last beacon: its sequence, the time in the frame (nanoseconds of TAI),
-    /// and when it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is written last.
+    /// The last beacon, in fields of 64 bits: its sequence, the time in its frame (nanoseconds of
+    /// TAI), and when it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is written last.
     pub const LAST: usize = 256;
     /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
     /// devices may receive copies of the beacon.
     pub const LAST_NUMBER: usize = LAST + 24;
-    /// 64 bits each, used only by processes, for a change of a claim that may be incomplete: 1 if
+    /// A claim's change that may be incomplete, in fields of 64 bits that only processes use: 1 if
     /// there is such a change, the place in the tables, the new claim, and the bucket's values in
     /// [`SUMS`] and [`SHARED`] after the change.
     pub const CHANGE: usize = 512;
