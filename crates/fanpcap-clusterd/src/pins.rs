@@ -235,7 +235,7 @@ impl DevicePins {
 impl Drop for DevicePins {
     fn drop(&mut self) {
         if !self.is_over {
-            // If this agent never selected, it leaves no files. If it did, its pins stay.
+            // If this agent has ever selected packets, its pins stay. If not, it leaves no files.
             let _ = self.clear_if_empty();
         }
     }

@@ -43,7 +43,7 @@ const BURST: usize = 64;
 /// The pause after [`BURST`] options records.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The thread waits this long for a message; then it sends records that have waited long enough.
+/// How long the thread waits for a message before it looks for waiting records to send.
 const WAIT: Duration = Duration::from_millis(200);
 
 const BUCKETS: u32 = 4096;

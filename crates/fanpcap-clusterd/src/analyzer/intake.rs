@@ -27,7 +27,7 @@ const QUEUE: usize = 1024;
 /// How long a connection waits for bytes before it checks for acknowledgements to send.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A connection that is not proven to be a node's by then is closed, even if bytes still come.
+/// A connection is closed if no node has proven itself on it in this time, even if bytes come.
 const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// A connection is closed if a message takes longer than this from its first byte to its last.

@@ -1,4 +1,4 @@
-//! Follows the cluster's topology. Like an operator's command, it only reads.
+//! Follows the cluster's topology. It only reads the topology.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;

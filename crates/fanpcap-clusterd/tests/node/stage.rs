@@ -188,7 +188,7 @@ impl Stage {
         self.scratch.file(&format!("node{node}.pcap"))
     }
 
-    /// Starts tcpdump on a node, like any user.
+    /// Starts tcpdump on a node's monitored device.
     pub(crate) fn read(&mut self, node: usize) -> Result<()> {
         let mut command = Command::new("tcpdump");
         command

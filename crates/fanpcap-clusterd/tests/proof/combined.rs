@@ -282,7 +282,7 @@ impl Run {
             if rested.is_none() {
                 first = line.is("offered", self.stage.sent).then(|| line.clone());
             }
-            // The file may belong to an earlier line.
+            // The account in the file may be older than the line.
             rows = account(&self.stage.scratch.file(BUCKETS)).ok();
             let rows = rows.as_ref();
             rested >= Some(REST) && rows.is_some_and(|rows| is_of(line, &sum(rows)))

@@ -18,7 +18,7 @@ const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 /// A silent node is offline after 3 s.
 pub(crate) const QUICK: &str = "heartbeat = 500ms\noffline = 3s\n";
 
-/// The time before and after an event.
+/// How long a test waits before an event, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// How many packets were lost according to the analyzer, at least and at most: by the nodes, on the

@@ -1,4 +1,4 @@
-//! The analyzer reports mirror ports that lose packets, that are blind, and that show another link.
+//! The analyzer reports mirror ports that lose packets, are blind, or show a wrong link.
 
 use std::thread;
 use std::time::Duration;
