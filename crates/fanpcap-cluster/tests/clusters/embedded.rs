@@ -26,8 +26,7 @@ use hosts::{CoordinatorHost, Last};
 const MILLI: Time = 1000;
 const STEP: Time = 10 * MILLI;
 
-/// The time between heartbeats, and the time until a node is offline. Both are a third of the usual
-/// times.
+/// A third of the usual times: between heartbeats, and until a silent node is offline.
 const HEARTBEAT: Duration = Duration::from_micros(1_666_666);
 const OFFLINE: Duration = Duration::from_secs(5);
 

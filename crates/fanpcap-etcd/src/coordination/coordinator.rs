@@ -175,7 +175,7 @@ impl CoordinatorLink {
     /// `replaces`; `None` if there must be no topology yet.
     ///
     /// # Errors
-    /// See [`WriteError`]. Nothing was written, except perhaps with [`WriteError::Unknown`].
+    /// See [`WriteError`]. Only with [`WriteError::Unknown`] may the topology have been written.
     pub fn write(
         &mut self,
         topology: &Topology,
