@@ -50,13 +50,13 @@ pub struct Account {
     pub nodes: Vec<NodeAccount>,
     /// The history of each port that was ever not sound, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that found a node's ring full; for a dead node, its last number.
+    /// Packets that found a node's ring full; for a dead node, as in its last report.
     pub ring: u64,
     /// When the account begins, in nanoseconds since 1970.
     pub since: u64,
     /// The time of the account, in nanoseconds since 1970.
     pub time: u64,
     /// The longest time between two nodes' sightings of the same beacon, for the last 20 beacons or
-    /// so, in nanoseconds. It includes the clocks' difference. `None` if no two nodes saw one.
+    /// so, in nanoseconds. It includes the clocks' difference. `None` if no beacon was seen twice.
     pub apart: Option<u64>,
 }

@@ -44,7 +44,7 @@ pub(super) struct CounterRun {
     pub(super) since: u64,
     /// The reports, the newest last; never empty.
     pub(super) reports: VecDeque<Report>,
-    /// The packets offered before the run's counts. `None` if the node is no observer, or not yet.
+    /// The packets offered before the run's counts began; `None` if the node is not an observer.
     pub(super) before: Option<Box<Spans>>,
     /// The negated number of packets that the run captured before the ledger began.
     pub(super) unbooked: Box<Spans>,
@@ -139,8 +139,8 @@ impl CounterRun {
         self.reports.push_back(report);
     }
 
-    /// Adds the packets that the node captured outside unions between the oldest two reports to
-    /// `stale`, because their topology may have been replaced.
+    /// Adds to `stale` the packets that the node captured outside unions between the oldest two
+    /// reports, because their topology may have been replaced.
     fn note_oldest(&mut self) {
         let [from, to] = [0, 1].map(|at| &self.reports[at]);
         for (bucket, stale) in self.stale.iter_mut().enumerate() {
@@ -161,7 +161,7 @@ impl CounterRun {
         }
     }
 
-    /// Whether the node may have had a bucket in its interval.
+    /// Whether the node may have had a bucket in the bucket's interval.
     pub(super) fn may_have_had(&self, bucket: usize) -> bool {
         self.follows_unknown || self.had[bucket]
     }

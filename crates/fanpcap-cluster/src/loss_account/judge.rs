@@ -6,12 +6,12 @@ use super::counter_run::{CounterRun, ReportsAround};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// In millionths of the median. A port is different if its node sees both more and fewer packets
-/// than the median, by at least this much.
+/// A port is different if its node sees both more and fewer packets than the median, by at least
+/// this many millionths of the median.
 const DIFFERENT: i64 = 2_000;
 
-/// In millionths of the median. A port is surplus if its node sees at least this much more than the
-/// median. The median itself may lack packets, because two ports of three may lose some.
+/// A port is surplus if its node sees this many millionths of the median more than the median. The
+/// median may lack packets, because two ports of three may lose some.
 const SURPLUS: i64 = 10_000;
 
 /// Nodes are not compared if they saw fewer packets in total.
@@ -48,7 +48,7 @@ pub(super) fn judge(
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
-        // A blind port whose node sees beacons again is not blind.
+        // A port that was blind is sound if its node sees beacons again.
         let gives_beacons = run.last().summary.beacon.sequence > 0;
         if lacks_beacons(run, runs) {
             Some(Verdict::Blind)
@@ -61,9 +61,9 @@ pub(super) fn judge(
     runs.iter().zip(&sums).map(verdict).collect()
 }
 
-/// Whether a node lacks three beacons that another node had at least [`BEACONS`] ago. The node must
-/// also have reported for that long. Fewer than three beacons may be lost, or on their way. Nodes
-/// report at different times, and the first beacon after a pause has a much greater number.
+/// Whether a node lacks three beacons that another node reported three seconds earlier, and reports
+/// for so long itself. Fewer beacons may be lost, or on their way. Nodes report at different times,
+/// and the first beacon after a pause has a much greater number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);
@@ -91,7 +91,7 @@ impl Sums {
         parts(self.beyond.saturating_add(self.lacks), total) < SURPLUS
     }
 
-    /// The verdict, if `seeing` nodes see traffic, and `agree` nodes see the same.
+    /// The verdict, if `seeing` nodes see traffic, and `agree` nodes see the same packets.
     fn verdict(self, total: i64, [seeing, agree]: [usize; 2]) -> Verdict {
         let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
         if self.most == 0 {

@@ -60,7 +60,7 @@ pub struct Ledger {
     /// The `skew` of the settings, which applies when not all nodes see beacons.
     pub(super) without_beacons: u64,
     pub(super) runs: Vec<CounterRun>,
-    /// The node, boot and begin of each of the runs that were given up last.
+    /// For each of the runs that were given up last: node, boot and begin.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
     /// The latest end of a run that was given up.
     pub(super) over: u64,
@@ -68,11 +68,11 @@ pub struct Ledger {
     pub(super) time: u64,
     /// Whether there has ever been an observer.
     pub(super) begun: bool,
-    /// The least offered packets when a bucket's traffic last stopped, or an observer ended.
+    /// How many packets were offered until a bucket's traffic last stopped, or an observer ended.
     pub(super) floor: Box<Spans>,
-    /// How many packets ended runs captured.
+    /// How many packets were captured by ended runs.
     pub(super) past: Box<Spans>,
-    /// How many packets ended runs lost in their rings.
+    /// How many packets were lost in the rings of ended runs.
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
@@ -156,7 +156,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a new topology of the cluster. If one is missing, any node may have had any bucket.
+    /// Takes a new topology of the cluster. After a gap, any node may have had any bucket.
     pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let Some(before) = self.ownership.follow(revision, topology) else {
             return;

@@ -6,7 +6,7 @@ use fanpcap_buckets::layout::BUCKETS;
 
 use super::span::{Span, sum};
 
-/// A verdict is about the last five minutes. In nanoseconds.
+/// The time that a verdict is about: the last five minutes, in nanoseconds.
 pub(super) const RECENT: u64 = 300_000_000_000;
 
 /// The time between two samples, in nanoseconds.
@@ -37,9 +37,9 @@ pub(super) struct Port {
     samples: VecDeque<Sample>,
     /// How many of a million packets were lacking in the last minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// The lower limit of the packets lacking since the run began, including `old`. It never falls.
+    /// Lower limit of all packets that the port lacks in this run, with `old`. It never falls.
     in_all: i64,
-    /// How many packets of `in_all` the history has.
+    /// How many of the packets in `in_all` are already in the history.
     in_history: i64,
 }
 
@@ -66,8 +66,8 @@ impl Port {
         }
     }
 
-    /// Begins again, because the node is not an observer now. It is unknown how many packets it
-    /// lacks until it becomes an observer again.
+    /// Begins again, because the node is not an observer now. Until it is an observer again, its
+    /// port may lack any number of packets.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
         self.rested = self.lacking;
@@ -131,7 +131,7 @@ impl Port {
         }
     }
 
-    /// Returns how many lacking packets the history lacks, and notes that the history has them now.
+    /// Returns how many lacking packets are not in the history yet, and notes that they are now.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

@@ -23,7 +23,7 @@ pub struct Summary {
     pub node: NodeId,
     /// A random number, made when the node's machine booted.
     pub boot: u64,
-    /// When the counters were 0, in nanoseconds since 1970. A restarted agent keeps it.
+    /// When the counters were 0, in nanoseconds since 1970. A restarted agent keeps this time.
     pub since: u64,
     /// When the counters were read, in nanoseconds since 1970.
     pub stamp: u64,

@@ -10,13 +10,13 @@ use super::span::{Span, signed, sum};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// How long a packet may wait for its node's CPU, in nanoseconds. Measured: up to 100 ms.
+/// How long a packet may wait for its node's CPU, in nanoseconds: the longest measured wait.
 const WAIT: u64 = 100_000_000;
 
-/// How long after a report its topology may become known, in nanoseconds.
+/// For this time after a report, in nanoseconds, its topology may still become known.
 const UNKNOWN: u64 = 5_000_000_000;
 
-/// How long a node that counts as dead may come back with the same counters, in nanoseconds.
+/// For this time, in nanoseconds, a node that counts as dead may return with the same counters.
 const PATIENCE: u64 = 120_000_000_000;
 
 impl Ledger {
@@ -47,7 +47,7 @@ impl Ledger {
         self.give_up();
     }
 
-    /// Looks for reports that name an unknown topology. It may become known a little later.
+    /// Looks for reports whose topology is unknown. The topology may become known a little later.
     fn look_for_unknown(&mut self) {
         let old = self.time.saturating_sub(UNKNOWN);
         for run in &mut self.runs {
@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets since the oldest reports kept of all nodes.
+    /// Gives each live node its verdict, by the packets since the time when all nodes have reports.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -142,8 +142,8 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// The packets that the cluster was offered before `run`'s counts, and minus what the run
-    /// captured before the ledger began. `None` until all reports reach far enough.
+    /// The packets offered before `run`'s counts began, and the negated number of packets that the
+    /// run captured before the ledger began. `None` until all reports reach far enough.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;
@@ -170,7 +170,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // Captured until the first report, minus what may have come since the ledger began.
+        // What the run captured until its first report, minus what may have come since the begin.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -240,7 +240,7 @@ impl Ledger {
         }
     }
 
-    /// Adds the counts of ended runs that can't continue to the sums.
+    /// Adds to the sums the counts of ended runs that can't continue.
     fn give_up(&mut self) {
         let is_over = |run: &CounterRun| {
             let end = run.end.as_ref().filter(|end| end.is_reached);

@@ -31,7 +31,7 @@ impl Span {
         self.least <= number && number <= self.most
     }
 
-    /// How much the number has grown since it was `before`. Both have the same uncertain part.
+    /// How much the number has grown since `before`. Both spans have the same uncertain part.
     pub(super) fn since(self, before: Self) -> Self {
         let least = self.least.saturating_sub(before.least);
         let most = self.most.saturating_sub(before.most);

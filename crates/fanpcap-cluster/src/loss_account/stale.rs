@@ -1,4 +1,4 @@
-//! Packets captured by topologies that may have been replaced: other nodes may also have.
+//! Finds packets that two nodes may have captured, because one followed a replaced topology.
 
 use std::ptr;
 
@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use crate::identity::Revision;
 
 impl Ledger {
-    /// Finds the pairs of successive reports of a node that do not both have the newest topology
-    /// that any node had by then. Packets captured between two such reports may be captured twice.
+    /// Finds pairs of a node's successive reports in which not both have the newest topology that
+    /// any node had at that time. Packets captured between these reports may be captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
         // All reports of the other nodes until this time have come.

@@ -13,7 +13,7 @@ use super::verdict::Verdict;
 /// Updates come in the stream every 8 s, a port may lose an update, and no update comes in a union.
 const TURN: u64 = 20_000_000_000;
 
-/// In nanoseconds. A node whose newest beacon is older lacks a newer one, and perhaps an update.
+/// A node that sees no beacon for this time, in nanoseconds, missed one, and perhaps an update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
@@ -29,8 +29,8 @@ impl Ledger {
         self.in_turn && lacked.is_some()
     }
 
-    /// Notes the runs whose nodes may have lacked a packet or an update. While packets come, the
-    /// counts do not show that a few packets are lacking. Without traffic, the counts show it.
+    /// Notes the runs whose node may have missed a packet or a topology update. While packets come,
+    /// the counts do not show whether a few packets are lacking. Without traffic, they do.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;

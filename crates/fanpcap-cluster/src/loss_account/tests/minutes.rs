@@ -48,7 +48,7 @@ impl Cluster {
         cluster
     }
 
-    /// Runs one second. `packets` packets of each bucket come, and `port` of them to the port of
+    /// Runs one second. `packets` packets of each bucket come, and `port` of them reach the port of
     /// node 1.
     fn second(&mut self, packets: u64, port: u64) {
         self.seconds += 1;
