@@ -29,7 +29,7 @@ use topology_history::{OwnershipCheck, RecordOrigin, TopologyHistory};
 /// How many sessions are remembered.
 const SESSIONS: usize = 1024;
 
-/// How many nodes are remembered: those of a full cluster, and as many that have left it.
+/// How many nodes are remembered: those of a full cluster, and the same number that have left it.
 const MOST_NODES: usize = 2 * NODES;
 
 /// The maximum number of bytes that may wait. 32 bits can count them.
@@ -52,7 +52,7 @@ pub struct AnalyzerSettings {
     pub hold: u64,
     /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
-    /// The maximum number of bytes that wait. Beyond it, the oldest records wait for less time.
+    /// The maximum number of bytes that wait. If more would wait, the oldest records wait less.
     pub most_held: usize,
     /// A random number.
     pub seed: u64,
@@ -100,7 +100,7 @@ pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    /// The nodes, in the order of the analyzer's numbers: id, and when the last batch came.
+    /// For each node, in the order of the analyzer's numbers: its id, and when its last batch came.
     nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
@@ -189,7 +189,7 @@ impl Analyzer {
         taken.map(|_| ())
     }
 
-    /// The analyzer's number of the batch's node, if the batch is accepted.
+    /// The analyzer's number for the batch's node, if the batch is accepted.
     fn admit(&mut self, batch: &Batch<'_>, now: u64) -> Result<u16, Refusal> {
         let head = &batch.head;
         if head.cluster != self.settings.cluster {
@@ -455,7 +455,7 @@ impl Rules {
         });
     }
 
-    /// Forgets what only records before `time` need.
+    /// Forgets what is needed only for records before `time`.
     fn forget(&mut self, time: u64) {
         self.deduplicator.forget(time);
         let time = time.saturating_sub(2 * self.skew);

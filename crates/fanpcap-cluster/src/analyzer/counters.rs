@@ -6,7 +6,7 @@
 pub struct Counters {
     /// Batches that were taken.
     pub batches: u64,
-    /// Records in these batches.
+    /// Records in the batches that were taken.
     pub received: u64,
     /// Records that were delivered.
     pub delivered: u64,
@@ -16,11 +16,11 @@ pub struct Counters {
     pub fenced: u64,
     /// Records of buckets that the node did not have by its own topology.
     pub foreign: u64,
-    /// Records by a topology that the cluster never had.
+    /// Records captured by a topology that the cluster never had.
     pub unknown: u64,
     /// Records that came too late to be delivered in order. They were delivered out of order.
     pub late: u64,
-    /// Late records whose doubles are forgotten. If one has a double, it was delivered twice.
+    /// Late records whose doubles are forgotten: if there was a double, it was delivered, too.
     pub unchecked: u64,
     /// Records whose stamps are seconds ahead of the other nodes' stamps. They were delivered.
     pub ahead: u64,

@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The maximum number of remembered packets. More packets never count as duplicates.
+/// The maximum number of remembered packets. Duplicates of further packets are not found.
 const MOST: usize = 1 << 20;
 
 /// The maximum number of packets that are remembered for late records; about 50 MB.

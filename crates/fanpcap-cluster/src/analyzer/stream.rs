@@ -23,7 +23,7 @@ pub(super) struct Stream {
     next: u64,
     /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// The numbers of the first record that counts, and of the first one after the newest batch.
+    /// The numbers of the first record that counts, and of the first record after the newest batch.
     records: (u64, u64),
     received: u64,
     /// How many records came, by bucket.
@@ -46,7 +46,7 @@ pub struct IdleTime {
     pub since: u64,
     /// All records captured before this time have come or are lost; 0 if it is not yet known.
     pub until: u64,
-    /// The newest empty batch's stamp. When the next one is made, all earlier records were sent.
+    /// The newest empty batch's stamp. Earlier records are sent before the next empty batch.
     newest: u64,
 }
 

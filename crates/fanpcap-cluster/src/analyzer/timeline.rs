@@ -59,7 +59,8 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// The memory of delivered slots. Else each slot would keep the memory of its largest burst.
+    /// The memory of delivered slots. If slots kept it, each would hold memory for its largest
+    /// burst.
     spare: Vec<TimeSlot>,
     /// The first slot that is not delivered yet.
     due: u64,
