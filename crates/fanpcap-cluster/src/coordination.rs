@@ -17,7 +17,8 @@ use crate::topology::Topology;
 pub struct Announcement {
     /// The node's id.
     pub node: NodeId,
-    /// A random number, made when the node's machine booted. Two machines with one id differ in it.
+    /// A random number, made when the node's machine booted. It differs between machines with one
+    /// id.
     pub boot: u64,
     /// The node's share of the buckets, compared with the other nodes' weights.
     pub weight: u16,

@@ -12,9 +12,9 @@
 //! * A change during a union gives the union another target. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
 //! * When more than a third of the nodes, and at least two, disappear within [`Timing::lease`],
-//!   none of them counts as dead: more likely, the engine has lost contact. This rule ends when
-//!   they are back, or when the operator drains the missing nodes. If the engine hears at least
-//!   half of the nodes, it also ends when the others have been away for [`Timing::outlast`].
+//!   none of them counts as dead: more likely, the engine has lost contact. This state ends when
+//!   these nodes are back, or when the operator drains them. If the engine hears at least half of
+//!   all nodes, the state also ends when the others have been away for [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * If no live node has a weight, nothing changes.
 //! * While a live node announces capture mode, the topology has no filter: a node in capture mode
@@ -48,11 +48,11 @@ use presence::SeenNodes;
 /// Call [`Coordinator::step`] at least this often. Any longer pause counts as at most two ticks.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Minimum time of a union if packets are captured in turn. By then, the update has come.
+/// Minimum time of a union if packets are captured in turn: the update comes within this time.
 const UPDATE: Duration = Duration::from_secs(2);
 
-/// How long after the lease an absent node loses its buckets. Nodes that the engine loses within
-/// this time are counted together.
+/// The time from the end of an absent node's lease until the node loses its buckets. Nodes that the
+/// engine loses within this time are counted together.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// A union that lasts longer than this is reported.
@@ -63,9 +63,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Timing {
     /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// How long nodes that vanished together must stay away to count as dead, if half are heard.
+    /// Nodes that vanished together count as dead after this time, if half of all nodes are heard.
     pub outlast: Duration,
-    /// How long a node that was gone must live before it gets buckets. Each departure doubles it.
+    /// How long a node that was gone must live before it gets buckets; twice as long each time.
     pub hold_down: Duration,
     /// How long a union lasts after all nodes that gain buckets capture by it: longer than any
     /// packet waits in a node's receive queue.
@@ -160,7 +160,7 @@ impl Coordinator {
         Step { write, notes }
     }
 
-    /// Forgets what it saw as the leader: a standby does not see which nodes live.
+    /// Forgets what this coordinator saw as the leader: a standby does not see which nodes live.
     fn stand_by(&mut self) {
         self.leads = None;
         self.presences = SeenNodes::default();

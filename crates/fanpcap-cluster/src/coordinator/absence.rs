@@ -1,4 +1,4 @@
-//! Distinguishes dead nodes from nodes that the engine has lost: many that disappear at once.
+//! Distinguishes dead nodes from nodes that disappear together because the engine has lost them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::identity::NodeId;
 /// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Nodes declared dead in the last lease, and when. No node goes while too many are absent.
+    /// Nodes declared dead in the last lease, and when. Older ones stay while too many are absent.
     dead: BTreeMap<NodeId, Duration>,
     /// Set while too many nodes are absent.
     mass: Option<MassAbsence>,
@@ -17,7 +17,7 @@ pub(super) struct Absences {
     given_up: BTreeSet<NodeId>,
 }
 
-/// Too many nodes that are absent at once.
+/// The absence of too many nodes at once.
 #[derive(Debug, Default)]
 struct MassAbsence {
     nodes: BTreeSet<NodeId>,
@@ -31,8 +31,8 @@ struct MassAbsence {
 }
 
 impl Absences {
-    /// Whether so many of `all` nodes are lost that none of them counts as dead. This ends when
-    /// fewer nodes have been lost for as long as a lease. It also ends when at most half of the
+    /// Whether so many of `all` nodes are lost that none of them counts as dead. This state ends
+    /// when fewer nodes have been lost for a whole lease. It also ends when at most half of the
     /// nodes are lost, and no further node was lost for [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,

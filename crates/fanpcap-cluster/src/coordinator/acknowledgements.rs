@@ -1,4 +1,4 @@
-//! Which nodes that gain buckets in a union capture by it, and since when.
+//! Which of the nodes that gain buckets in a union capture by the union, and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// Notes who captures by the topology now.
+    /// Notes which nodes capture by the topology now.
     pub(super) fn update(
         &mut self,
         revision: Revision,

@@ -19,8 +19,8 @@ pub enum Condition {
     MassExpiry {
         /// The nodes that disappeared.
         nodes: Vec<NodeId>,
-        /// After how long they count as dead; `None`: never, because more than half of the nodes
-        /// are gone.
+        /// The time after which these nodes count as dead; `None` if they never do, because more
+        /// than half of the nodes are gone.
         limit: Option<Duration>,
     },
     /// A union does not end, because these nodes do not capture by it yet.
@@ -183,7 +183,7 @@ impl Change {
     }
 }
 
-/// The fields of the audit line, as docs/cluster.md has them.
+/// The fields of the audit line, as docs/cluster.md describes them.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match self.stage {

@@ -205,7 +205,7 @@ fn a_death_in_a_union_gives_it_another_goal() {
     let owners = lab.topology().owners.clone();
     lab.lose(5);
     lab.run(200);
-    // No node got a bucket, so the way back needs no union.
+    // Node 5 captured nothing yet, so the old table returns without another union.
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.topology().owners, owners);
     // Time passes, so that the next death does not look like the same event.
