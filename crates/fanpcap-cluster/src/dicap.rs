@@ -1,7 +1,7 @@
-//! DiCAP's datagram: the first 52 bytes of 28 packets, and nothing else.
+//! DiCAP's datagram: the first 52 bytes of each of 28 packets, and nothing else.
 //!
-//! The paper leaves open what a node sends when it ends with fewer than 28 headers. Here such a
-//! datagram is shorter. A packet of fewer than 52 bytes is filled up with zeros. Times, lengths and
+//! The paper does not say what a node sends that ends with fewer than 28 headers. Here it sends a
+//! shorter datagram. A packet of fewer than 52 bytes is filled up with zeros. Times, lengths and
 //! sequence numbers are not in the format, so an analyzer can't count what was lost on the way.
 
 /// Bytes that the paper keeps of a packet.

@@ -225,7 +225,7 @@ impl Reader<'_> {
                 }
             }
         }
-        // No encoder writes a union in which no bucket moves, or one moves to its present owner.
+        // No encoder writes a union that moves no bucket, or moves a bucket to its present owner.
         (map != [0; MAP]).then_some(new_owners)
     }
 }

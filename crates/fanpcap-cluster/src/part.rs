@@ -16,18 +16,18 @@ impl Part {
     /// All buckets.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// The part of the analyzer with this index. `None` if the index is not below `count`.
+    /// The part for the analyzer with this index. `None` if the index is not below `count`.
     pub fn new(index: u16, count: u16) -> Option<Self> {
         (index < count).then_some(Self { index, count })
     }
 
-    /// The parts of `count` analyzers, in their order.
+    /// The parts for `count` analyzers, in the order of their indexes.
     pub fn each(count: usize) -> impl Iterator<Item = Self> {
         let count = u16::try_from(count).unwrap_or(u16::MAX);
         (0..count).map(move |index| Self { index, count })
     }
 
-    /// The part of the analyzer that listens on `listen`. `None` if `analyzers` lacks this address.
+    /// The part for the analyzer at `listen`. `None` if `analyzers` lacks this address.
     pub fn of(listen: SocketAddr, analyzers: &[SocketAddr]) -> Option<Self> {
         if analyzers.len() < 2 {
             return Some(Self::WHOLE);

@@ -3,7 +3,7 @@
 //! The rule that loses no packet: **the owner of a bucket captures until the new owner captures.**
 //! Each change begins with a union. The union's owners are the present owners, and its new owners
 //! are the target's owners. A dead owner stays in the table too. If it is only cut off, it
-//! continues to capture until it reads the next stable topology. By then the new owner captures.
+//! continues to capture until it reads the next stable topology. The new owner captures earlier.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
     ///
     /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
-    /// table is the paper's, in which all weights other than 0 are equal.
+    /// table is the paper's: in it, all weights other than 0 count the same.
     ///
     /// A node keeps its slot. A newcomer gets the lowest free slot below [`NODES`], if any.
     pub fn new(

@@ -28,7 +28,7 @@ const COUNT_AT: usize = 72;
 const MARK: u16 = 0x8000;
 const BUCKET: u16 = 0x0fff;
 
-/// The topology of a batch, and its numbers in its session.
+/// A batch's topology, numbers and link type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The topology by which the node captured.
@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
     /// Reads a message that is a batch.
     ///
     /// # Errors
-    /// The message is no batch, or a record goes beyond its end or has a bucket above 4095.
+    /// The message is not a batch, or a record goes beyond the message or has a bucket above 4095.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let head = Head::of_whole(bytes, Kind::Records)?;
         let body = bytes.get(BATCH_BYTES..);
@@ -109,7 +109,7 @@ impl<'a> Batch<'a> {
         self.count == 0
     }
 
-    /// The first record's stamp. An empty batch has the time when it was made.
+    /// The first record's stamp. For an empty batch, the time when it was made.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -161,7 +161,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Begins a session whose batches have up to `size` bytes, at most those of a message.
+    /// Begins a session. A batch has up to `size` bytes, and never more than a message may have.
     pub fn new(head: Head, size: usize, link: u16) -> Self {
         let least = BATCH_BYTES + RECORD_BYTES + 64;
         Self {
@@ -187,8 +187,8 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
-    /// Gives the newest batch's number to the next batch, because the newest will not be sent.
-    /// Records keep their numbers, so an analyzer counts the lost records, but does not wait.
+    /// Gives the newest batch's number to the next batch, because the newest batch is not sent: no
+    /// analyzer must wait for it. Record numbers are not reused, so its records count as lost.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }

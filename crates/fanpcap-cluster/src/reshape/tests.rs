@@ -4,7 +4,7 @@ use super::*;
 use crate::topology::Phase;
 use std::collections::BTreeMap;
 
-/// The dead nodes, and those that do not follow yet. All other nodes are alive and follow.
+/// Nodes that are dead, or do not follow the topology yet. All other nodes live and follow it.
 #[derive(Default)]
 struct Nodes {
     dead: Vec<u32>,
