@@ -20,7 +20,7 @@ pub(super) mod code {
     /// The selection key of packets: the paper's 0 (round robin) and 1 (hash), and ours from 16 on.
     /// A topology has the cluster's key. A node's message has the key of the node's settings.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
-    /// The lower half of a topology's revision; `TERM` is the upper. In the paper, this is a time.
+    /// The lower half of a topology's revision; `TERM` is the upper. The paper has a time here.
     pub(in super::super) const VALIDITY_START: u8 = 7;
 
     /// A coordinator's term: the upper half of the revisions that it gives.
@@ -49,7 +49,7 @@ pub(super) mod code {
     pub(in super::super) const NODE_IP6: u8 = 75;
     /// A node's port, after its address.
     pub(in super::super) const NODE_PORT: u8 = 76;
-    /// A boot of a node's machine, 64 bits.
+    /// The number of a boot of a node's machine, 64 bits.
     pub(in super::super) const BOOT: u8 = 77;
     /// A node's weight: its share of the buckets, compared with the other nodes' weights.
     pub(in super::super) const WEIGHT: u8 = 78;

@@ -35,7 +35,7 @@ pub enum Body {
     Announce(Leader),
     /// The message with this session and sequence may be a repeat: send it again, with the token.
     Challenge([u64; 2]),
-    /// From a node: it captures by the topology of this revision. To the operator: change made.
+    /// A node captures by the topology of this revision. To the operator: the change is made.
     Acknowledge(u64),
     /// This node leaves.
     Leave(NodeId),
@@ -46,7 +46,7 @@ pub enum Body {
     /// The state that a standby needs to become the active coordinator.
     Synchronise(Box<State>),
     /// A coordinator stands by and knows of this term. With this message a standby answers a pulse,
-    /// or asks whether it is heard. A leader sends it when it resigns.
+    /// or asks for answers. A leader that resigns sends it, too.
     Standby(Term),
     /// A standby wants to become the active coordinator. It has the topology of this revision.
     Elect(Leader, Revision),

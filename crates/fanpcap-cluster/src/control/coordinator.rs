@@ -51,10 +51,10 @@ pub struct CoordinatorSettings {
     pub announce: Duration,
     /// A node that is silent for this time is offline (the paper: 15 s).
     pub offline: Duration,
-    /// How long a new leader waits for nodes before its view leads. This must be longer than the
-    /// time between a node's attempts to join. If the leader knows nodes, the time begins when it
-    /// hears the first of these nodes. The time ends early when the leader has heard all of them.
-    /// If a node follows a newer topology, the leader waits up to `offline` for that topology.
+    /// How long a new leader waits for nodes before it plans. This must be longer than the time
+    /// between a node's attempts to join. If the leader knows nodes, the time begins when it hears
+    /// the first of these nodes. The time ends early when the leader has heard all of them. If a
+    /// node follows a newer topology, the leader waits up to `offline` for that topology.
     pub settle: Duration,
     /// How long the leader waits for an acknowledgement before it sends the topology again.
     pub retry: Duration,
@@ -126,7 +126,7 @@ impl CoordinatorEnd {
     }
 
     /// The next datagram to send, and its receiver. Returns `None` while a state must be
-    /// [stored](Self::to_store): if this process crashed, others would have a state that is lost.
+    /// [stored](Self::to_store): otherwise a crash could lose a state that others have.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.knowledge.is_stored() {
             true => self.outbox.take(),
@@ -167,7 +167,7 @@ impl CoordinatorEnd {
     }
 
     /// The state that must be stored now, to be read after a restart; `None` if it is stored
-    /// already. After that, call [`Self::note_stored`] or [`Self::note_store_failure`].
+    /// already. When that is tried, call [`Self::note_stored`] or [`Self::note_store_failure`].
     pub fn to_store(&self) -> Option<State> {
         (!self.knowledge.is_stored()).then(|| self.current_state())
     }
@@ -178,13 +178,13 @@ impl CoordinatorEnd {
     }
 
     /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
-    /// protocol repeats important messages. Until it is stored, this coordinator does not lead.
+    /// protocol repeats important messages. Without a stored state, this coordinator does not lead.
     pub fn note_store_failure(&mut self) {
         self.outbox = Outbox::default();
     }
 
-    /// What this coordinator knows of the cluster. [Store its state](Self::to_store) first: the
-    /// view does not lead before the state is stored.
+    /// What this coordinator knows of the cluster. [Store its state](Self::to_store) first: until
+    /// then, the view does not say that this coordinator leads.
     pub fn view(&mut self, now: Duration) -> &View {
         let state = &self.knowledge.state;
         self.view.leads = self.plans(now) && self.knowledge.is_stored();

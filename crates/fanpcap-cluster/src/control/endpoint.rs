@@ -3,8 +3,8 @@
 //! A sender numbers its messages within its **session**, which is a random number that the process
 //! makes when it starts. The receiver refuses replays as long as it remembers the session. Replays
 //! must also fail if the receiver or its peer has just started. So each participant gives its peers
-//! a **token**, an unguessable number, and accepts only messages with it. It answers other messages
-//! by a challenge, which has the token. This needs neither a clock nor a file.
+//! a **token**, an unguessable number, and accepts only messages with this token. It answers other
+//! messages by a challenge, which has the token. This method needs neither a clock nor a file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,8 +118,8 @@ impl Endpoint {
         self.me
     }
 
-    /// The number at which this process begins to count items. It is random, so that processes of
-    /// one participant use different numbers, and low enough for any process.
+    /// The random number at which this process begins to count items, so that processes of one
+    /// participant use different numbers. It has 31 bits, to leave room for counting in 32 bits.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }

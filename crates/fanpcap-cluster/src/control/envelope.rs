@@ -21,7 +21,7 @@ const HEADER: usize = 52;
 /// Bytes of the seal.
 pub(crate) const SEAL: usize = 32;
 
-/// The maximum number of bytes in a datagram: an Ethernet frame less a tunnel's headers.
+/// The maximum number of bytes in a datagram: with a tunnel's headers, it fits an Ethernet frame.
 pub const DATAGRAM: usize = 1400;
 
 const _: () = assert!(HEADER + 2 + AVPS * 5 + SEAL <= DATAGRAM);
@@ -206,8 +206,8 @@ impl Envelope {
     /// Opens the datagram, and returns its message with the envelope's fields.
     ///
     /// # Errors
-    /// The datagram does not belong to this cluster. Bytes after the header are not read before the
-    /// seal is checked. The check takes the same time wherever seals differ.
+    /// The datagram does not belong to this cluster. Until the seal is checked, only the header is
+    /// read. The check takes the same time wherever seals differ.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
             return Err(Cause::Foreign);

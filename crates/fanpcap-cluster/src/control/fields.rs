@@ -12,7 +12,7 @@ use crate::identity::Revision;
 pub enum BodyError {
     /// There are too few AVPs with this code.
     Missing(u8),
-    /// An AVP with this code has a value that it can't have.
+    /// An AVP with this code has a value that is not allowed.
     Value(u8),
     /// More AVPs have this code than the receiver keeps.
     Count(u8),
@@ -38,7 +38,7 @@ impl std::error::Error for BodyError {}
 pub struct Fields<'a>(pub &'a [Avp]);
 
 impl<'a> Fields<'a> {
-    /// The values of all AVPs with this code, in their order.
+    /// The values of all AVPs with this code, in the list's order.
     pub fn all(self, code: u8) -> impl Iterator<Item = u32> + 'a {
         let of_code = self.0.iter().filter(move |avp| avp.code == code);
         of_code.map(|avp| avp.value)
@@ -102,7 +102,7 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    /// The addresses with these codes, in their order. More than `most` addresses are an error.
+    /// The addresses with these codes, in the list's order. More than `most` are an error.
     pub(super) fn addresses(
         self,
         codes: AddressCodes,

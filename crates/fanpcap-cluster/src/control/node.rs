@@ -73,7 +73,7 @@ pub struct NodeEnd {
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
-    /// Whether the operator was told of an unreadable topology, since the last readable one came.
+    /// Whether the operator was told of an unreadable topology after the last readable one came.
     is_behind_told: bool,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
@@ -177,7 +177,7 @@ impl NodeEnd {
         self.next = now + wait;
     }
 
-    /// Reports once that no coordinator has ever accepted the node, and the refused datagrams.
+    /// Reports once, with the refused datagrams, that no coordinator has ever accepted the node.
     fn report_silence(&mut self, now: Duration) {
         let silence = self.settings.silence;
         if self.limit.is_zero() {
@@ -213,8 +213,8 @@ impl NodeEnd {
     }
 
     /// Answers a standby. If the leader has answered a heartbeat recently, the answer names this
-    /// leader. If the leader has not, the node also sends it a heartbeat. If the standby is the
-    /// node's own leader, the node looks for another leader.
+    /// leader. Otherwise the node also sends the leader a heartbeat. If the standby is the node's
+    /// own leader, the node looks for another leader.
     fn hear_standby(&mut self, now: Duration, from: (SocketAddr, Peer), is_followed: bool) {
         let limit = self.settings.retry * 3 / 2;
         let served = self.following.filter(|to| now < to.accepted + limit);

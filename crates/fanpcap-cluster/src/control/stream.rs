@@ -3,8 +3,8 @@
 //! Strangers on the monitored link can send frames like the coordinator's. So each frame has a
 //! number that only holders of the cluster's key can compute in advance. The number is the
 //! HMAC-SHA256 of the frame's kind and sequence. For a topology update, the topology's revision is
-//! also an input; nodes know it from the control channel. Nodes accept each number once. They need
-//! no messages for this, so they recognize beacons also without a coordinator.
+//! also an input; nodes know it from the control channel. Nodes accept each number once. They
+//! compute the numbers, so they recognize beacons also without a coordinator.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -260,7 +260,7 @@ impl FrameListener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // A lost frame must not be accepted later. An update comes after its second's beacon.
+        // A lost frame must not be accepted later. An update comes after the same second's beacon.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,
@@ -282,7 +282,7 @@ impl FrameListener {
             .collect()
     }
 
-    /// Tries another key while no beacon comes: the coordinator may already use another one.
+    /// Tries another key while no beacon comes: the coordinator may already use that key.
     fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {

@@ -19,9 +19,9 @@ const AHEAD: u32 = LAST / 4;
 /// the coordinator's number. So no two coordinators ever have the same term, even if they can't
 /// hear each other. No coordinator has term 0.
 ///
-/// A coordinator's next round is one more than all rounds that it knows. A coordinator that has
-/// lost its file may repeat a term until it hears of a greater one. Then the revisions of the two
-/// processes differ, because each process begins to count at a random number.
+/// A coordinator's next round is one more than the greatest round that it knows. A coordinator that
+/// has lost its file may repeat a term until it hears of a greater term. Then the revisions of the
+/// two processes differ, because each process begins to count at a random number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Term(pub u32);
 

@@ -22,7 +22,7 @@ pub enum OperatorChange {
     Drain(NodeId),
     /// The node gets buckets again.
     Restore(NodeId),
-    /// This weight replaces the one that the node announces. `None`: the announced one counts.
+    /// This weight replaces the one that the node announces. `None`: the announced weight counts.
     Weight(NodeId, Option<u16>),
 }
 

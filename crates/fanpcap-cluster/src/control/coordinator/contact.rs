@@ -38,8 +38,8 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If the leader's process stood still, this is not the nodes' silence. Another coordinator may
-    /// lead by now, so the leader must hear the nodes again before it plans.
+    /// A pause of the leader's own process does not count as silence of the nodes. Another
+    /// coordinator may lead by now, so the leader must hear the nodes again before it plans.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -50,7 +50,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Notes that a node asks this coordinator, which does not lead, to accept it.
+    /// Notes that a node asks to join, although this coordinator does not lead.
     pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
         let silence = self.settings.silence;
         self.election
@@ -73,7 +73,7 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node has asked repeatedly. Then this standby asks everyone who hears it.
+    /// Whether a node has asked this standby repeatedly. If so, the standby asks all for answers.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }
@@ -99,8 +99,8 @@ impl CoordinatorEnd {
         matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
-    /// When a standby asks the coordinators and nodes whether they hear it. It asks twice before it
-    /// becomes a candidate: a node without a recent answer of the leader must first ask the leader.
+    /// When a standby asks the coordinators and nodes for answers. It asks twice before it becomes
+    /// a candidate: a node without a recent answer of the leader must first ask the leader.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }

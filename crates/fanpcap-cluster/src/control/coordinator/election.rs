@@ -14,13 +14,13 @@
 //!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
 //!   that can receive soon hears something.
 //! * A coordinator that can't read the cluster's topology waits longer, so that one that can read
-//!   it becomes a candidate first. It withdraws if it hears any other candidate. If it leads
-//!   nevertheless, it writes nothing.
+//!   the topology becomes a candidate first. It withdraws if it hears any other candidate. If it
+//!   leads nevertheless, it writes nothing.
 //! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
-//! hears both follows the one with the greater term. The other leader hears of it from that node.
+//! hears both follows the one with the greater term. That node tells the other leader of this term.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ impl Election {
 
     /// Whether this coordinator leads, and knows which topology the nodes follow. After a new
     /// leader has heard the first node that the previous leader knew, it waits a while for the
-    /// other nodes. Nodes that it does not hear by then count as dead.
+    /// other nodes. Nodes that it does not hear in that time count as dead.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
         matches!(self.role, ElectionRole::Leading { settled, .. } if now >= settled)
     }
@@ -143,8 +143,8 @@ impl CoordinatorEnd {
         matches!(self.election.role, ElectionRole::Leading { .. })
     }
 
-    /// Waits for the leader's pulse. If no pulse comes, asks the coordinators and nodes whether
-    /// they hear this standby. Then becomes a candidate.
+    /// Waits for the leader's pulse. If no pulse comes, asks the coordinators and nodes for
+    /// answers, and becomes a candidate if this standby is not cut off.
     pub(super) fn stand_by(&mut self, now: Duration, heard: Duration) {
         let is_due = now >= heard + self.patience() && self.is_in_touch(now);
         if is_due || self.is_asked_in_vain(now) {
@@ -226,7 +226,8 @@ impl CoordinatorEnd {
 
     /// Notes a message from a node, and which topology the node follows. A leader that waits for
     /// the previous leader's nodes stops waiting when it has heard all of them. If a node follows a
-    /// topology that the leader does not know, it waits longer, because a node may send it.
+    /// topology that the leader lacks, the leader waits longer, because a node may send the
+    /// topology.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);
@@ -374,7 +375,7 @@ impl CoordinatorEnd {
         self.say(from, &body, 0);
     }
 
-    /// Sends a coordinator that leads by mistake, or is a candidate, the name of the right leader.
+    /// Names the right leader to a coordinator that leads by mistake, or is a candidate.
     fn object(&mut self, to: (SocketAddr, Peer)) {
         let known = self.election.known.map(Body::Announce);
         if let Some(body) = self.message().or(known) {
@@ -390,13 +391,13 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // The sender has heard the leader recently. If it has died since, no pulse comes.
+            // The sender has heard the leader recently. If the leader has died, no pulse comes.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }
     }
 
-    /// Takes the announcement of a node: `leader` has just answered the node.
+    /// Takes a node's announcement that `leader` has just answered the node.
     pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
         if leader.term == self.election.term && !self.is_asked_in_vain(now) {

@@ -14,7 +14,7 @@ pub(super) struct Knowledge {
     stored: (Term, u32),
     /// The number of the next list to send. It only grows, unlike the state's number.
     pub(super) transfers: u32,
-    /// The number that the topology's list has among these lists.
+    /// The number of the topology's list among the lists that are sent.
     pub(super) topologys: u32,
     /// The newest topology that others have and this version can't read.
     pub(super) unread: Option<Revision>,

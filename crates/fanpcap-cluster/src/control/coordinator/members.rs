@@ -243,7 +243,7 @@ impl CoordinatorEnd {
     }
 
     /// Sends the topology to the nodes that do not follow it. Asks a node with a newer topology for
-    /// this newer topology. A coordinator that does not know the newest topology sends none.
+    /// that topology. A coordinator that does not know the newest topology sends none.
     pub(super) fn deliver(&mut self, now: Duration) {
         let own = self.knowledge.revision();
         let gives = self.plans(now) && self.members.newest() <= own;
