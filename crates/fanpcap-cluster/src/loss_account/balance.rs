@@ -37,7 +37,8 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
-        // An observer that began while packets came counts only if it certainly saw more.
+        // An observer that began amid traffic counts only if it certainly saw more than the exact
+        // ones.
         let shows_more = |(run, around): &ObserverReports<'_>| {
             let before = run
                 .before

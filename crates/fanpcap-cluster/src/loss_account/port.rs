@@ -22,7 +22,7 @@ const FEW: i64 = 3;
 ///
 /// While packets come, up to two seconds of a bucket's packets may be missing without proof. The
 /// loss becomes certain only when there is less traffic, perhaps hours later. So when a port is
-/// found lossy, the packets that it may have lacked by then are noted as old.
+/// found lossy, the packets that it may lack at that time are noted as old.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     /// For each bucket, the most packets that the port may have lacked at the time `noted`.

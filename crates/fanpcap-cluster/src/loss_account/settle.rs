@@ -1,4 +1,4 @@
-//! Evaluates the reports: which nodes are valid observers, and which numbers are certain by now.
+//! Evaluates the reports: which nodes are valid observers, and which numbers are certain.
 
 use fanpcap_buckets::layout::BUCKETS;
 

@@ -9,15 +9,15 @@ use super::report::Summary;
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// The longest time for which a node that lacked a packet counts turns wrongly, in nanoseconds.
-/// Updates come in the stream every 8 s, a port may lose an update, and no update comes in a union.
+/// A node that missed a packet counts turns wrongly for at most this time, in nanoseconds. Updates
+/// come in the stream every 8 s, a port may lose an update, and no update comes in a union.
 const TURN: u64 = 20_000_000_000;
 
 /// A node that sees no beacon for this time, in nanoseconds, missed one, and perhaps an update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
-    /// Sets whether nodes capture in turn. A node that lacked a packet is out of turn for a while.
+    /// Sets whether nodes capture in turn. A node that missed a packet is out of turn for a while.
     pub fn set_in_turn(&mut self, in_turn: bool) {
         self.in_turn |= in_turn;
     }
@@ -44,7 +44,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // The packets that a new run lacks show when its node becomes an observer.
+                // What a new run lacks is found when its node becomes an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// The verdict on a node's port by the others' counts of the last five minutes. The best is first.
+/// The verdict on a node's port, by the other nodes' counts of the last five minutes; best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// The port sees the same traffic as the other ports.
     Sound,
     /// The port lost this many of a million packets in the last five minutes.
     Lossy(u32),
-    /// The port sees more packets than others, perhaps doubles. Its node is not an observer.
+    /// The port sees more packets than the others, perhaps doubles. Its node is not an observer.
     Surplus,
-    /// The port sees other traffic than the others: perhaps a wrong port. Not an observer.
+    /// The port sees other traffic than the others: perhaps a wrong port. Its node is no observer.
     Different,
     /// The port sees no packets while the others do, or it sees no beacon.
     Blind,

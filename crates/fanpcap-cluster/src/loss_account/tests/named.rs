@@ -46,8 +46,8 @@ pub(super) fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Re
     }
 }
 
-/// The ledger after eight seconds with traffic, and seconds without traffic between them. In each
-/// second with traffic, three nodes saw `seen` packets of each bucket.
+/// The ledger after eight seconds with traffic, with pauses between them. In each second with
+/// traffic, three nodes saw `seen` packets of each bucket.
 fn after(seen: impl Fn(u32, usize) -> u64) -> Ledger {
     let mut ledger = ledger();
     for seconds in 0..11u64 {
@@ -165,7 +165,7 @@ fn a_node_that_sees_packets_twice_is_named_and_not_believed() {
 
 #[test]
 fn a_node_whose_beacons_stand_still_is_blind() {
-    // With traffic, and without any.
+    // Once with traffic, and once without.
     for rate in [1, 0] {
         let mut ledger = ledger();
         let mut verdicts = Vec::new();
