@@ -1,8 +1,8 @@
 //! DiCAP's control protocol: the embedded engine, with no server but the coordinators themselves.
 //!
 //! The paper's **message** is a type, a count and attribute-value pairs (**AVPs**). An **envelope**
-//! around it says who sent it, and carries a code that only holders of the cluster's key can make
-//! (HMAC-SHA256). A list of AVPs that is too long for a message travels in **parts**.
+//! around the message says who sent it, and carries a code that only holders of the cluster's key
+//! can make (HMAC-SHA256). A list of AVPs that is too long for a message travels in **parts**.
 
 mod avp;
 mod fields;

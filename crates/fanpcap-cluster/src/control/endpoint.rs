@@ -32,7 +32,7 @@ const APART: Duration = Duration::from_millis(100);
 /// could hold a change back, and let it undo a newer change much later.
 const COMMAND: Duration = Duration::from_secs(10);
 
-/// The result of a datagram.
+/// The result of opening a datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
     /// A message that this peer has just sent.

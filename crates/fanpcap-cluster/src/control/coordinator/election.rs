@@ -226,8 +226,7 @@ impl CoordinatorEnd {
 
     /// Notes a message from a node, and which topology the node follows. A leader that waits for
     /// the previous leader's nodes stops waiting when it has heard all of them. If a node follows a
-    /// topology that the leader lacks, the leader waits longer, because a node may send the
-    /// topology.
+    /// topology that the leader lacks, the leader waits longer: a node may send it.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);
