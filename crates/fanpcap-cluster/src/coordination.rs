@@ -17,8 +17,7 @@ use crate::topology::Topology;
 pub struct Announcement {
     /// The node's id.
     pub node: NodeId,
-    /// A random number, made when the node's machine booted. It differs between machines with one
-    /// id.
+    /// A random number, made when the machine booted. It differs between two machines with one id.
     pub boot: u64,
     /// The node's share of the buckets, compared with the other nodes' weights.
     pub weight: u16,

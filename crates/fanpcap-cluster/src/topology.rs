@@ -32,7 +32,7 @@ pub enum Phase {
 /// A node of a topology, with its slot and weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeEntry {
-    /// The node's number in the tables, below [`NODES`]. The node keeps it while it takes part.
+    /// The node's number in the tables, below [`NODES`]. It stays while the node takes part.
     pub slot: Slot,
     /// The node's id.
     pub node: NodeId,

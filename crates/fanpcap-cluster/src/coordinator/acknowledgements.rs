@@ -14,8 +14,8 @@ pub(super) struct Acknowledgements {
     /// The topology's revision, and when it was first seen.
     revision: Option<(Revision, Duration)>,
     gainers: BTreeSet<NodeId>,
-    /// Live gainers that capture by the topology: the boot of each one's machine, and since when it
-    /// captures. After another boot, the time begins again.
+    /// Live gainers that capture by the topology: the boot of each one's machine, and since when
+    /// the node captures. After another boot, this time begins again.
     given: BTreeMap<NodeId, (u64, Duration)>,
 }
 

@@ -95,7 +95,7 @@ impl SeenNodes {
         })
     }
 
-    /// Whether the node was gone at some time since this coordinator leads.
+    /// Whether the node was gone at some time since this coordinator began to lead.
     pub(super) fn was_gone(&self, node: NodeId) -> bool {
         let presence = self.nodes.get(&node);
         presence.is_some_and(|presence| presence.departures > 0)

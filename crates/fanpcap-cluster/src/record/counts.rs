@@ -1,7 +1,7 @@
 //! Counts in messages: a node's report for the buckets of one analyzer.
 //!
 //! A connection loses no message, and counts only grow. So a report has the difference between each
-//! count and the count in the connection's last report. The first report has the difference to 0.
+//! count and the count in the connection's previous report. The first report has whole counts.
 //!
 //! After the head come fields of 8 bytes: since, stamp, revision, ring, the beacon's number, and
 //! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
