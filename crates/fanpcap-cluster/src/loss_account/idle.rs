@@ -60,8 +60,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the intervals of the buckets without traffic whose counts are all known. While a node
-    /// is silent, its counts are unknown, because they may come later.
+    /// Ends the interval of each bucket without traffic, if all counts of the bucket are known.
+    /// While a node is silent, its counts are unknown, because they may come later.
     fn close(&mut self, resting: &[Option<Span>]) {
         if self.settings.analyzed {
             return;

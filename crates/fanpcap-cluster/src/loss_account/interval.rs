@@ -30,7 +30,7 @@ pub(super) struct RunParts {
     unreported: i64,
     /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
     out_of_turn: Option<i64>,
-    /// Whether some node may have had the bucket and may not have seen all packets.
+    /// Whether a node that may have had the bucket may have missed packets.
     is_partial: bool,
 }
 
@@ -70,7 +70,7 @@ impl RunParts {
         self.is_partial |= part.had && (part.is_ended || !part.saw_all);
     }
 
-    /// Whether some node may have had the bucket and may not have seen all packets.
+    /// Whether a node that may have had the bucket may have missed packets.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }

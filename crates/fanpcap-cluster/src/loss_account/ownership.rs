@@ -48,7 +48,7 @@ impl Ownership {
         Some(newest)
     }
 
-    /// The first known topology that shows which buckets the nodes had that followed `revision`.
+    /// The first known topology that shows the buckets of nodes that followed `revision`.
     fn position(&self, revision: Revision) -> Option<usize> {
         let is_newer = |known: &KnownTopology| known.revision > revision;
         let newer = self.topologies.iter().position(is_newer);
@@ -57,7 +57,7 @@ impl Ownership {
         (is_same || newer.is_some_and(|newer| self.topologies[newer].follows)).then_some(at)
     }
 
-    /// Whether it is known which buckets the nodes had that followed `revision`.
+    /// Whether the buckets of nodes that followed `revision` are known.
     pub(super) fn knows(&self, revision: Revision) -> bool {
         self.position(revision).is_some()
     }

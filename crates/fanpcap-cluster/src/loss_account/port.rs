@@ -12,10 +12,10 @@ pub(super) const RECENT: u64 = 300_000_000_000;
 /// The time between two samples, in nanoseconds.
 const STEP: u64 = RECENT / 30;
 
-/// A port that lacks fewer of a million packets is not lossy.
+/// A port that lacks fewer than this many of a million packets is not lossy.
 const LOSSY: i64 = 20;
 
-/// A port that lacks fewer packets in total is not lossy.
+/// A port that lacks fewer than this many packets in total is not lossy.
 const FEW: i64 = 3;
 
 /// The packets that a run's port did not deliver.

@@ -170,7 +170,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // What the run captured until its first report, minus what may have come since the begin.
+        // What the run captured until its first report, less what may be newer than the ledger.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
