@@ -37,7 +37,7 @@ const COMMAND: Duration = Duration::from_secs(10);
 pub enum Incoming {
     /// A message that this peer has just sent.
     New(Peer, Body),
-    /// Nothing to do: the datagram is a part of a message, an own message, or outdated.
+    /// Nothing to do: the datagram is a part of a message, is our own message, or is outdated.
     Nothing,
     /// The leader that a message names. The message's seal is valid, but the message may be old.
     Hint(Leader),
@@ -331,7 +331,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a challenge's token. It must be the first challenge of one of our messages.
+    /// Takes the token of a challenge, which must be the first challenge of one of our messages.
     fn take_challenge(
         &mut self,
         now: Duration,
