@@ -22,7 +22,7 @@ pub(super) struct RunParts {
     /// Packets captured.
     captured: Span,
     /// The highest number of packets that one of the runs captured.
-    greatest: i64,
+    greatest: Span,
     /// Upper limit of the packets that unions shared.
     shared: i64,
     /// Upper limit of the packets captured by a topology that may have been replaced by then.
@@ -60,7 +60,8 @@ impl RunParts {
     pub(super) fn add(&mut self, part: &RunPart) {
         let Span { least, most } = part.captured;
         self.captured += part.captured;
-        self.greatest = self.greatest.max(most);
+        self.greatest.least = self.greatest.least.max(least);
+        self.greatest.most = self.greatest.most.max(most);
         self.shared = self.shared.saturating_add(part.shared);
         self.stale = self.stale.saturating_add(part.stale);
         if part.is_ended {
@@ -112,9 +113,10 @@ impl RunParts {
     /// assign the same packets to the same buckets.
     fn bounds(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
-        let beyond = captured.most.saturating_sub(self.greatest).max(0);
-        let reported = beyond.min(self.shared.saturating_add(self.stale));
-        let most = beyond.min(reported.saturating_add(self.unreported));
+        // One of the runs captured each packet once.
+        let beyond = captured.since(self.greatest).not_negative();
+        let reported = self.shared.saturating_add(self.stale);
+        let most = beyond.most.min(reported.saturating_add(self.unreported));
         let least = captured.least.saturating_sub(offered.most).max(0);
         let doubles = Span {
             least,
@@ -122,7 +124,8 @@ impl RunParts {
         };
         let least = offered.least.saturating_sub(captured.most).max(0);
         let lacks = offered.most.saturating_sub(captured.least);
-        let most = lacks.saturating_add(reported).min(offered.most);
+        let most = lacks.saturating_add(beyond.least.min(reported));
+        let most = most.min(offered.most);
         let lost = Span {
             least,
             most: most.max(least),

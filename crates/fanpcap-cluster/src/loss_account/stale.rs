@@ -92,11 +92,10 @@ impl Ledger {
 }
 
 /// Upper limit of the packets of a bucket that a run captured between two of its reports. If the
-/// later report has not come, the run may have captured any number of packets. An ended run
-/// captured none after its last report, unless it owned the bucket.
+/// later report has not come, the run may have captured any number of packets. What an ended run
+/// captured after its last report is counted as unreported.
 fn captured(run: &CounterRun, around: &ReportsAround<'_>, bucket: usize) -> u64 {
-    let is_open = run.end.as_ref().is_none_or(|end| end.owned[bucket]);
-    if around.after.is_none() && is_open {
+    if around.after.is_none() && run.is_live() {
         return u64::MAX;
     }
     let after = around.after.unwrap_or(run.last());
