@@ -54,13 +54,11 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets that the run had captured, and that unions had shared, when each bucket's
-    /// interval began.
+    /// The packets that the run had captured when each bucket's interval began.
     pub(super) captured_before: Box<Spans>,
-    pub(super) shared_before: Box<Counts>,
-    /// How many packets the run captured in each bucket's interval by a topology that may have been
-    /// replaced.
-    pub(super) stale: Box<Counts>,
+    /// Upper limit of the packets that the run captured in each bucket's interval and that other
+    /// nodes may have captured too.
+    pub(super) may_double: Box<Counts>,
     /// The buckets that the node may have had in the bucket's present interval.
     pub(super) had: Box<Flags>,
     /// Whether a report of the last seconds names a topology that is not known.
@@ -103,20 +101,18 @@ impl CounterRun {
 
     pub(super) fn new(report: Report, age: RunAge) -> Self {
         let summary = report.summary;
-        let zeros_of = || Box::new([0; BUCKETS]);
-        let (shared_before, stale, compared) = match age {
+        let may_double = match age {
             // The run may have captured by any topology before its first report.
-            RunAge::New => (zeros_of(), report.captured.clone(), summary.stamp),
-            RunAge::Older | RunAge::Resumed => (report.shared.clone(), zeros_of(), summary.stamp),
+            RunAge::New => report.captured.clone(),
+            RunAge::Older | RunAge::Resumed => Box::new([0; BUCKETS]),
         };
         Self {
             age,
             captured_before: zeros(),
-            shared_before,
-            stale,
+            may_double,
             had: Box::new([true; BUCKETS]),
             follows_unknown: false,
-            compared,
+            compared: summary.stamp,
             node: summary.node,
             boot: summary.boot,
             since: summary.since,
@@ -144,12 +140,12 @@ impl CounterRun {
         self.reports.push_back(report);
     }
 
-    /// Counts what the node captured outside unions between the oldest two reports as captured by a
-    /// topology that may have been replaced.
+    /// Notes that other nodes may have captured what the node captured between the oldest two
+    /// reports.
     fn note_oldest(&mut self) {
         let [from, to] = [0, 1].map(|at| &self.reports[at]);
-        for (bucket, stale) in self.stale.iter_mut().enumerate() {
-            *stale = stale.saturating_add(alone(from, to, bucket));
+        for (bucket, doubles) in self.may_double.iter_mut().enumerate() {
+            *doubles = doubles.saturating_add(captured_between(from, to, bucket));
         }
         self.compared = to.summary.stamp;
     }
@@ -250,7 +246,7 @@ impl ReportsAround<'_> {
     }
 }
 
-/// Packets of a bucket captured outside unions between two reports.
-pub(super) fn alone(from: &Report, to: &Report, bucket: usize) -> u64 {
-    to.alone(bucket).saturating_sub(from.alone(bucket))
+/// Packets of a bucket captured between two reports.
+pub(super) fn captured_between(from: &Report, to: &Report, bucket: usize) -> u64 {
+    to.captured[bucket].saturating_sub(from.captured[bucket])
 }

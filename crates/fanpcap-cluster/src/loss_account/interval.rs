@@ -23,10 +23,8 @@ pub(super) struct RunParts {
     captured: Span,
     /// The highest number of packets that one of the runs captured.
     greatest: Span,
-    /// Upper limit of the packets that unions shared.
-    shared: i64,
-    /// Upper limit of the packets captured by a topology that may have been replaced by then.
-    stale: i64,
+    /// Upper limit of the packets that other nodes may have captured too, according to reports.
+    may_double: i64,
     /// Upper limit of the packets that dead nodes captured after their last reports.
     unreported: i64,
     /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
@@ -40,10 +38,8 @@ pub(super) struct RunParts {
 pub(super) struct RunPart {
     /// Packets captured.
     pub(super) captured: Span,
-    /// Upper limit of the packets that unions shared.
-    pub(super) shared: i64,
-    /// Upper limit of the packets captured by a topology that may have been replaced by then.
-    pub(super) stale: i64,
+    /// Upper limit of the packets that other nodes may have captured too, according to reports.
+    pub(super) may_double: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,
     /// Whether the run has ended. Then what is uncertain came after its last report.
@@ -62,8 +58,7 @@ impl RunParts {
         self.captured += part.captured;
         self.greatest.least = self.greatest.least.max(least);
         self.greatest.most = self.greatest.most.max(most);
-        self.shared = self.shared.saturating_add(part.shared);
-        self.stale = self.stale.saturating_add(part.stale);
+        self.may_double = self.may_double.saturating_add(part.may_double);
         if part.is_ended {
             self.unreported = self.unreported.saturating_add(most.saturating_sub(least));
         }
@@ -115,8 +110,9 @@ impl RunParts {
         let captured = self.captured;
         // One of the runs captured each packet once.
         let beyond = captured.since(self.greatest).not_negative();
-        let reported = self.shared.saturating_add(self.stale);
-        let most = beyond.most.min(reported.saturating_add(self.unreported));
+        let most = beyond
+            .most
+            .min(self.may_double.saturating_add(self.unreported));
         let least = captured.least.saturating_sub(offered.most).max(0);
         let doubles = Span {
             least,
@@ -124,7 +120,7 @@ impl RunParts {
         };
         let least = offered.least.saturating_sub(captured.most).max(0);
         let lacks = offered.most.saturating_sub(captured.least);
-        let most = lacks.saturating_add(beyond.least.min(reported));
+        let most = lacks.saturating_add(beyond.least.min(self.may_double));
         let most = most.min(offered.most);
         let lost = Span {
             least,

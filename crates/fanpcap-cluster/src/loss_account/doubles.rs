@@ -1,15 +1,16 @@
-//! Packets that nodes captured by topologies that may have been replaced: other nodes may have
-//! captured them too.
+//! Packets that two nodes may have captured: those of unions, and those captured by topologies that
+//! may have been replaced.
 
 use std::ptr;
 
-use super::counter_run::{CounterRun, CounterRunEnd, ReportsAround, alone};
+use super::counter_run::{CounterRun, CounterRunEnd, ReportsAround, captured_between};
 use super::ledger::Ledger;
 use crate::identity::Revision;
 
 impl Ledger {
-    /// Finds the pairs of successive reports of a node that do not both have the newest topology
-    /// that any node had by then. Packets captured between two such reports may be captured twice.
+    /// Notes for the pairs of successive reports of a node which packets captured between the two
+    /// may be captured twice: those of unions, and all packets if the two reports do not both have
+    /// the newest topology that any node had by then.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
         // All reports of the other nodes until this time have come.
@@ -34,20 +35,30 @@ impl Ledger {
                 if stamp <= self.runs[at].compared || stamp > until {
                     continue;
                 }
-                if from != to || newest(stamp.saturating_add(skew)) > Some(to) {
-                    self.note_stale(at, pair);
-                }
+                let is_stale = from != to || newest(stamp.saturating_add(skew)) > Some(to);
+                self.note_pair(at, pair, is_stale);
                 self.runs[at].compared = stamp;
             }
         }
     }
 
-    /// Notes what a run captured outside unions between two reports, if other nodes captured
-    /// packets of the same bucket at that time.
-    fn note_stale(&mut self, at: usize, pair: usize) {
+    /// Notes what a run captured between two reports in unions, or at all, as far as other nodes
+    /// captured packets of the same bucket at that time.
+    fn note_pair(&mut self, at: usize, pair: usize, is_stale: bool) {
         let skew = self.settings.skew;
         let run = &self.runs[at];
         let [from, to] = [pair, pair + 1].map(|at| &run.reports[at]);
+        let own = |bucket: usize| {
+            let shared = to.shared[bucket].saturating_sub(from.shared[bucket]);
+            match is_stale {
+                true => captured_between(from, to, bucket).max(shared),
+                false => shared,
+            }
+        };
+        let own: Vec<u64> = (0..from.seen.len()).map(own).collect();
+        if own.iter().all(|own| *own == 0) {
+            return;
+        }
         let times = [from.summary.stamp, to.summary.stamp];
         let others = self.runs.iter().filter(|other| !ptr::eq(*other, run));
         let others: Vec<(&CounterRun, ReportsAround<'_>)> = others
@@ -63,13 +74,13 @@ impl Ledger {
                 |(run, around): &(&CounterRun, ReportsAround<'_>)| captured(run, around, bucket);
             others.iter().map(of).fold(0, u64::saturating_add)
         };
-        let stale = |bucket: usize| match alone(from, to, bucket) {
+        let doubles = own.into_iter().enumerate().map(|(bucket, own)| match own {
             0 => 0,
-            alone => alone.min(captured(bucket)),
-        };
-        let stale: Vec<u64> = (0..from.seen.len()).map(stale).collect();
-        for (sum, stale) in self.runs[at].stale.iter_mut().zip(stale) {
-            *sum = sum.saturating_add(stale);
+            own => own.min(captured(bucket)),
+        });
+        let doubles: Vec<u64> = doubles.collect();
+        for (sum, doubles) in self.runs[at].may_double.iter_mut().zip(doubles) {
+            *sum = sum.saturating_add(doubles);
         }
     }
 
