@@ -28,11 +28,14 @@ const BURST: usize = 64;
 /// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time between the first two attempts to connect. It is short because strangers may take an
-/// analyzer's slots for only a moment. The time doubles with each further attempt.
+/// The time between the first attempts to connect. It is short because strangers may take an
+/// analyzer's slots for only a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
-/// The longest time between two attempts.
+/// The number of attempts that are so close to each other.
+const FIRST_ATTEMPTS: u32 = 20;
+
+/// The time between further attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// If nothing is acknowledged for this long, the connection is closed. When the thread must end, it
@@ -75,8 +78,8 @@ pub(super) struct ShippingThread {
     connection: Option<Connection>,
     /// The time of the next attempt to connect.
     next_try: Instant,
-    /// The delay of the next attempt if the present attempt fails.
-    pause: Duration,
+    /// The number of attempts that have failed since a connection last served.
+    failed: u32,
     /// When the present connection was made.
     connected: Instant,
     /// The number of the first batch that the analyzer lacked, and when this number last changed.
@@ -99,7 +102,7 @@ impl ShippingThread {
             sent: 0,
             connection: None,
             next_try: Instant::now(),
-            pause: FIRST_RETRY,
+            failed: 0,
             connected: Instant::now(),
             heard: (0, Instant::now()),
         }
@@ -187,7 +190,7 @@ impl ShippingThread {
             // not ended the connection for this long.
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
-                self.pause = FIRST_RETRY;
+                self.failed = 0;
             }
         } else if self.heard.1.elapsed() > PATIENCE {
             self.hang_up(ConnectionError(SILENT.to_owned()));
@@ -218,8 +221,13 @@ impl ShippingThread {
 
     /// Delays the next attempt to connect.
     fn wait(&mut self) {
-        self.next_try = Instant::now() + self.pause;
-        self.pause = RETRY.min(2 * self.pause);
+        self.failed = self.failed.saturating_add(1);
+        let pause = if self.failed <= FIRST_ATTEMPTS {
+            FIRST_RETRY
+        } else {
+            RETRY
+        };
+        self.next_try = Instant::now() + pause;
     }
 
     /// Connects. All batches that are not acknowledged are sent again.
