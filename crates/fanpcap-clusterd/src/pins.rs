@@ -320,8 +320,11 @@ fn remove_if_gone(mount: &Directory, files: &Directory, name: &OsStr, ifindex: u
     };
     let pins = mount.enter(name)?;
     // A device that was moved to another namespace still runs its selection.
-    let link = open(&pins, LINK).and_then(|fd| Attached::open(fd, Hook::Driver));
-    if link.is_ok_and(|link| link.ifindex().unwrap_or(ifindex) != 0) {
+    let has_link = match open(&pins, LINK) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        opened => Attached::open(opened?, Hook::Driver)?.ifindex()? != 0,
+    };
+    if has_link {
         return Ok(());
     }
     remove_if_there(&pins, LINK)?;

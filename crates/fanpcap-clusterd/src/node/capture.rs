@@ -165,8 +165,7 @@ impl Worker {
                 self.records = Records::new(rings, &ETHERNET, clock::realtime_offset_ns);
             }
             CaptureMessage::Mark(mark, revision) => {
-                self.marks.push_front((mark, revision));
-                self.marks.truncate(MARKS);
+                remember(&mut self.marks, mark, revision);
             }
             CaptureMessage::Report(report) => self.shipper.report(*report),
             CaptureMessage::Analyzers(analyzers) => {
@@ -203,6 +202,13 @@ impl Worker {
     }
 }
 
+/// Remembers which topology a mark belongs to. Failed attempts to load a topology have the same mark.
+fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision) {
+    marks.retain(|(known, _)| *known != mark);
+    marks.push_front((mark, revision));
+    marks.truncate(MARKS);
+}
+
 fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'_>) {
     let Some((bucket, claim)) = flags_of(record.flags) else {
         return;
@@ -231,3 +237,18 @@ const ETHERNET: LinkInfo = LinkInfo {
     hatype: 1,
     pkttype: 0,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_in_use_survives_any_number_of_failed_loads() {
+        let mut marks = VecDeque::new();
+        remember(&mut marks, 7, Revision(70));
+        for attempt in 0..1000 {
+            remember(&mut marks, 8, Revision(80 + attempt % 2));
+        }
+        assert_eq!(marks, [(8, Revision(81)), (7, Revision(70))]);
+    }
+}

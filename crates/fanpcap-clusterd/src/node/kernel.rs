@@ -293,14 +293,14 @@ impl Kernel {
     /// only one leg of a tap, the node would capture a share of one direction and all of the other.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
-        let done = self.try_replace(programs, assignment);
-        if done.is_err() {
+        self.try_replace(programs, assignment).map_err(|error| {
             let others = self.devices.iter_mut().zip(had);
-            for (device, _) in others.filter(|(_, had)| !had) {
-                device.withdraw()?;
-            }
-        }
-        done
+            let others = others.filter(|(_, had)| !had);
+            others.fold(error, |error, (device, _)| match device.withdraw() {
+                Ok(()) => error,
+                Err(other) => error.context(format!("a device keeps its selection: {other:#}")),
+            })
+        })
     }
 
     fn try_replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
