@@ -130,7 +130,7 @@ pub struct Arguments {
     /// Writes the summary as JSON, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Shows neither progress nor summary; counts packets in captures only for --merge and --json
+    /// Shows neither progress nor summary
     #[arg(short, long)]
     quiet: bool,
     /// Ends copies whose command was killed
@@ -291,8 +291,6 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
     let of_merge = arguments.merge.as_deref().zip(done);
     let of_merge = of_merge.map(|(to, done)| OfMerge::new(to, done));
     let counted = match (&arguments.merge, done) {
-        // Nobody is told the numbers.
-        (None, _) if arguments.quiet && arguments.json.is_none() => None,
         (None, _) => written::count(&arguments.command, &supervised.copies, &paths),
         (Some(_), done) => done.map(|done| Ok(done.parts.iter().map(|it| it.packets).collect())),
     };
