@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, mem};
 
 /// How long attempts to capture again may fail after the device is back. Until then, other members
 /// may have to leave the group on the device that is gone.
@@ -92,7 +92,8 @@ impl Away {
     pub(crate) fn show(&self, device: &str, socket: BorrowedFd<'_>) {
         // Best effort: without the sign, the handle waits as well.
         let sign = packet::inode(socket).and_then(|inode| Sign::of_handle(device, inode));
-        self.sign.with(|shown| *shown = sign.ok());
+        // The old socket is closed after the lock: another thread may fork.
+        drop(self.sign.with(|shown| mem::replace(shown, sign.ok())));
     }
 
     /// Notes that the handle captures again.

@@ -1,23 +1,36 @@
 //! Finds the sockets whose device is gone, and the devices for which handles and copies wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fanpcap_group::roster::RosterEntry;
 use fanpcap_group::waiting::Waiting;
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::packet::ETH_P_SILENT;
 
+/// The maximum number of waiting copies.
+const COPIES: usize = 256;
+
 /// Who waits for a device that is gone.
 pub(crate) struct Gone(Vec<Waiting>);
 
 impl Gone {
-    /// Everybody who shows that it waits. The socket of a handle that waits is unbound.
-    pub(crate) fn of(mut waiting: Vec<Waiting>, seen: &[RosterEntry]) -> Self {
+    /// Everybody who shows that it waits. Any process may show it, so the socket of a handle must be
+    /// unbound and counts once, the device of a copy must not be up (`is_up`), and only
+    /// [`COPIES`] copies count.
+    pub(crate) fn of(
+        mut waiting: Vec<Waiting>,
+        seen: &[RosterEntry],
+        is_up: impl Fn(&str) -> bool,
+    ) -> Self {
+        let (mut handles, mut copies) = (BTreeSet::new(), 0..COPIES);
         let is_unbound = |inode: u32| {
             let mut sockets = seen.iter().map(|it| &it.socket);
             sockets.any(|it| it.inode == inode && is_unbound(it))
         };
-        waiting.retain(|it| it.socket.is_none_or(is_unbound));
+        waiting.retain(|it| match it.socket {
+            Some(inode) => is_unbound(inode) && handles.insert(inode),
+            None => !is_up(&it.device) && copies.next().is_some(),
+        });
         Self(waiting)
     }
 
@@ -119,12 +132,15 @@ mod tests {
             ("eth0", None),
             ("eth1", Some(6)),
             ("eth1", Some(7)),
+            // Names that others may have made.
+            ("eth2", Some(6)),
+            ("up0", None),
         ];
         let all = all.map(|(device, socket)| Waiting {
             device: device.to_owned(),
             socket,
         });
-        let gone = Gone::of(all.into(), &seen);
+        let gone = Gone::of(all.into(), &seen, |device| device == "up0");
         let sorted = gone.sort(seen.to_vec()).into_iter();
         let sockets: Vec<_> = sorted
             .map(|it| (it.socket.inode, it.socket.ifindex))
@@ -134,6 +150,12 @@ mod tests {
         let counts = gone.counts(|_| true);
         assert_eq!((counts["eth0"], counts["eth1"], counts.len()), (2, 1, 2));
         assert_eq!(gone.counts(|name| name == "eth1").len(), 1);
+        let copy = Waiting {
+            device: "eth3".to_owned(),
+            socket: None,
+        };
+        let many = Gone::of(vec![copy; 10_000], &seen, |_| false);
+        assert_eq!(many.counts(|_| true)["eth3"], COPIES);
         assert_eq!(
             [1, 5, 6].map(|it| gone.awaited_by(it)),
             [Some("eth0"), None, Some("eth1")]

@@ -67,7 +67,10 @@ impl Source {
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
         // Where the kernel's list of Unix sockets is hidden, nobody is seen to wait.
-        let gone = Gone::of(waiting::all().unwrap_or_default(), &seen);
+        let gone = {
+            let is_up = |device: &str| links.iter().any(|it| it.name == device && it.is_up());
+            Gone::of(waiting::all().unwrap_or_default(), &seen, is_up)
+        };
         let is_meant = |name: &str| self.device.as_deref().is_none_or(|only| only == name);
         let waiting = gone.counts(is_meant);
         let mut seen = gone.sort(seen);

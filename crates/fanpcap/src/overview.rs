@@ -52,7 +52,12 @@ impl Overview {
         };
         let mut ignored = without_effect(&interfaces);
         if ignored.iter().any(|it| it.reason == Reason::NoSuchDevice) {
-            ignored = without_effect(&[interfaces.clone(), awaited()].concat());
+            // Members that wait keep their settings. No hint is on a device that is gone.
+            let still = without_effect(&[interfaces.clone(), awaited()].concat());
+            ignored.retain(|it| {
+                let mut still = still.iter().map(|it| (&it.place, &it.setting, it.reason));
+                still.any(|still| still == (&it.place, &it.setting, it.reason))
+            });
         }
         let names = match (device, &settings) {
             (Some(device), _) => vec![device.to_owned()],

@@ -58,9 +58,9 @@ fn a_line_for_a_misspelt_device_is_found_with_its_consequence_and_corrected() ->
         // A device with another number may be absent, so the setting may also be right.
         scratch.write("pcap.conf", "group = 5\nring@fdr7 = 2M\n")?;
         let fix = shell.mend("set-in-vain")?.fix;
-        ensure!(fix.contains("    # if ring@fdr0 is meant; or "), "{fix}");
+        ensure!(fix.contains("    # or, if ring@fdr0 is meant: "), "{fix}");
         let mended = std::fs::read_to_string(&file)?;
-        assert_eq!(mended, "group = 5\nring@fdr0 = 2M\n");
+        assert_eq!(mended, "group = 5\n# ring@fdr7 = 2M\n");
         scratch.write("pcap.conf", "group = 5\nring@wlan7 = 2M\n")?;
         let (_, said) = shell.run("fanpcap doctor fdr1")?;
         let choices = "; the devices here are: fdr0, fdr1, lo  [set-in-vain]\n";

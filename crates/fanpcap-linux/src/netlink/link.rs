@@ -47,6 +47,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether the device is up (`IFF_UP`).
+    pub fn is_up(&self) -> bool {
+        self.flags & IFF_UP != 0
+    }
+
     /// Why the device gets no packets, in words behind its name; `None` if it may get some.
     pub fn silence(&self) -> Option<&'static str> {
         match (self.flags & IFF_UP, self.flags & IFF_RUNNING) {
@@ -129,7 +134,7 @@ pub fn is_up(name: &str) -> bool {
 /// Returns the device with this name if it is up.
 pub fn find_up(name: &str) -> Option<Link> {
     let link = interface::index(name).and_then(|index| get(index).ok());
-    link.filter(|link| link.flags & IFF_UP != 0)
+    link.filter(Link::is_up)
 }
 
 /// linux/if.h.
