@@ -14,8 +14,8 @@ const COPIES: usize = 256;
 pub(crate) struct Gone(Vec<Waiting>);
 
 impl Gone {
-    /// Everybody who shows that it waits. Any process may show it, so the socket of a handle must be
-    /// unbound and counts once, the device of a copy must not be up (`is_up`), and only
+    /// Everybody who shows that it waits. Any process may show it, so the socket of a handle must
+    /// be unbound and counts once, the device of a copy must not be up (`is_up`), and only
     /// [`COPIES`] copies count.
     pub(crate) fn of(
         mut waiting: Vec<Waiting>,

@@ -202,7 +202,8 @@ impl Worker {
     }
 }
 
-/// Remembers which topology a mark belongs to. Failed attempts to load a topology have the same mark.
+/// Remembers which topology a mark belongs to. Failed attempts to load a topology have the same
+/// mark.
 fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision) {
     marks.retain(|(known, _)| *known != mark);
     marks.push_front((mark, revision));

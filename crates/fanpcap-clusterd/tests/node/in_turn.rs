@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::process::cpu;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::WIRE;
 use fanpcap_testkit::{Injector, netns};
 
@@ -36,6 +37,7 @@ fn nodes_change_hands_at_one_packet() {
             await_more(&stage, node, "updates_total", 1)?;
             stage.read(node)?;
         }
+        await_members(&stage, 3)?;
         // While packets come, node a3 gives its buckets away and gets them back. Somebody on the
         // link sends old frames of the coordinator again.
         let mut upto = 2000;
@@ -68,6 +70,21 @@ fn nodes_change_hands_at_one_packet() {
         Ok(())
     })
     .unwrap();
+}
+
+/// Waits until `count` nodes have joined and the topology is stable.
+fn await_members(stage: &Stage, count: usize) -> Result<()> {
+    let wait = await_for("all nodes in a stable topology", LIMIT, || {
+        let said = stage.said_by("coordinator");
+        let joined = said
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix("joined="));
+        let joined: usize = joined.map(|names| names.split(',').count()).sum();
+        let last = said.lines().rfind(|line| line.contains(" audit "));
+        let is_stable = last.is_some_and(|line| line.contains("phase=stable"));
+        Ok((joined == count && is_stable).then_some(()))
+    });
+    wait.with_context(|| stage.said_by("coordinator"))
 }
 
 /// How many changes of a node took effect at the update in the stream.
