@@ -14,7 +14,7 @@ use crate::counts::Counts;
 pub(crate) struct Shared {
     /// Packets still to capture by all threads together; `None` without a limit.
     left: Option<AtomicU64>,
-    /// Number of requests for counters so far.
+    /// Number of requests for counters so far. The first request is [`BEGIN`].
     round: AtomicU64,
     told: Mutex<Vec<ThreadCounts>>,
     changed: Condvar,
@@ -46,7 +46,7 @@ impl Shared {
     pub(crate) fn new(limit: Option<u64>) -> Self {
         Self {
             left: limit.map(AtomicU64::new),
-            round: AtomicU64::new(0),
+            round: AtomicU64::new(BEGIN),
             told: Mutex::new(Vec::new()),
             changed: Condvar::new(),
         }
@@ -70,6 +70,16 @@ impl Shared {
             .wait_timeout_while(self.told(), PATIENCE, missing);
         let (told, _) = waited.unwrap_or_else(PoisonError::into_inner);
         told.clone()
+    }
+
+    /// Waits until each thread has read its handle once, or the capture is to end. A member of a
+    /// group gets its share of the packets with its first read.
+    pub(crate) fn await_begin(&self) {
+        let mut told = self.told();
+        while told.iter().any(|told| told.round < BEGIN) && !stop::is_requested() {
+            let waited = self.changed.wait_timeout(told, PATIENCE);
+            (told, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, Vec<ThreadCounts>> {
@@ -111,5 +121,7 @@ impl Shared {
     }
 }
 
+/// The request that each thread answers after its first read.
+pub(crate) const BEGIN: u64 = 1;
 /// Longest wait for a busy thread's answer.
 const PATIENCE: Duration = Duration::from_millis(200);

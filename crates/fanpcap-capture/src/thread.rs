@@ -10,7 +10,7 @@ use fanpcap_pcap::{Dispatched, Handle};
 
 use crate::counter::Counter;
 use crate::counts::Counts;
-use crate::shared::Shared;
+use crate::shared::{BEGIN, Shared};
 
 /// State of one thread.
 pub struct Reader {
@@ -70,7 +70,8 @@ impl Reader {
         if let Some(cpu) = self.cpu {
             cpu::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
         }
-        let mut round = 0;
+        self.begin(shared)?;
+        let mut round = BEGIN;
         while !stop::is_requested() {
             let read = self.counter.read(&mut self.handle, None, shared)?;
             if self.offline && read == Dispatched::Packets(0) {
@@ -84,6 +85,17 @@ impl Reader {
             }
         }
         self.finish(shared)
+    }
+
+    /// Reads without a wait. With this read, the thread gets its share of the group's packets.
+    fn begin(&mut self, shared: &Shared) -> Result<()> {
+        if !self.offline {
+            self.handle.set_nonblock(true)?;
+            self.counter.read(&mut self.handle, None, shared)?;
+            self.handle.set_nonblock(false)?;
+        }
+        shared.tell(self.number, BEGIN, self.counter.counts);
+        Ok(())
     }
 
     /// Reads the kernel's counters for the last time. Then reads as many packets from the ring as

@@ -46,6 +46,11 @@ impl Threads {
         Ok(())
     }
 
+    /// Waits until each thread has its share of the packets, or the capture is to end.
+    pub fn await_begin(&self) {
+        self.shared.await_begin();
+    }
+
     /// The threads' counters. A thread that does not answer in time keeps its previous counters.
     pub fn ask(&self) -> Vec<ThreadCounts> {
         self.shared.ask(|| self.wake())

@@ -88,7 +88,7 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
 
 /// Opens the threads' handles and starts each thread as soon as its handle is open, so that the
 /// thread reads while other handles are opened. Returns the line to print when all threads have
-/// started.
+/// their share of the packets.
 fn begin(
     arguments: &Arguments,
     library: &Library,
@@ -127,6 +127,7 @@ fn begin(
             timeout: Duration::from_millis(arguments.timeout.unsigned_abs().max(10).into()),
         })?;
     }
+    threads.await_begin();
     Ok(ready)
 }
 

@@ -7,6 +7,7 @@ mod filters;
 mod savefiles;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
@@ -233,6 +234,23 @@ fn a_count_is_that_of_all_threads() {
             1000
         );
         assert_eq!(capture::split_flows(&captures), [].into());
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn each_thread_has_its_share_when_the_capture_is_announced() {
+    Wire::within(|wire| {
+        let member = wire.start("--threads 8")?;
+        let mut group = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+        let said = group.args(["group", "far", "--json"]).output()?.stdout;
+        let group: Value = serde_json::from_slice(&said)?;
+        let slots = group["slots"].as_array().context("slots")?;
+        let shares: Vec<u64> = slots.iter().map(|slot| number(slot, "buckets")).collect();
+        assert_eq!(shares, [512; 8]);
+        member.stop()?;
         Ok(())
     })
     .unwrap();
