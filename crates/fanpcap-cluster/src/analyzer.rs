@@ -29,7 +29,7 @@ use topology_history::{OwnershipCheck, RecordOrigin, TopologyHistory};
 /// How many sessions are remembered.
 const SESSIONS: usize = 1024;
 
-/// How many nodes are remembered: those of a full cluster, and the same number that have left it.
+/// The maximum number of remembered nodes: a full cluster, and the same number that have left it.
 const MOST_NODES: usize = 2 * NODES;
 
 /// The maximum number of bytes that may wait. 32 bits can count them.
@@ -100,7 +100,7 @@ pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    /// For each node, in the order of the analyzer's numbers: its id, and when its last batch came.
+    /// For each of the analyzer's node numbers: the node's id, and when its last batch came.
     nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
@@ -157,15 +157,15 @@ impl Analyzer {
         self.rules.topologies.follow(revision, topology);
     }
 
-    /// Notes that all topologies of the cluster until `time`, in nanoseconds since 1970, are known.
-    /// If a record is older and its topology is unknown, the record is refused after it has waited.
-    /// A newer record is accepted, because the engine may be out of reach.
+    /// Notes that all topologies of the cluster until `time` are known (nanoseconds since 1970). If
+    /// a record is older and its topology is unknown, the record is refused after it has waited. A
+    /// newer record is accepted, because the engine may be out of reach.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
 
-    /// Sets the counters of doubles and of refused records to 0. Records are counted from the time
-    /// `time` on, in nanoseconds since 1970.
+    /// Sets the counters of doubles and of refused records to 0. Records with stamps before `time`,
+    /// in nanoseconds since 1970, are not counted from now on.
     pub fn count_from(&mut self, time: u64) {
         self.rules.since = time;
         self.rules.doubles.fill(0);
@@ -252,7 +252,7 @@ impl Analyzer {
     }
 
     /// If there are [`SESSIONS`] sessions, ends the one that has been silent for the longest time.
-    /// Its records are added to another session of the node.
+    /// Adds its counts to another session of the node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -332,8 +332,8 @@ impl Analyzer {
         self.timeline.given()
     }
 
-    /// The value of [`given`](Self::given) at which all records of the batch's session that have
-    /// come are delivered or refused. For one session this value never falls.
+    /// The value of [`given`](Self::given) at which the records of the batch's session that have
+    /// come are all delivered or refused. For one session this value never falls.
     pub fn due(&self, batch: &Head) -> u64 {
         let session = (batch.node, batch.boot, batch.session);
         let stream = self.streams.get(&session);

@@ -144,8 +144,8 @@ pub struct View {
     pub live: Vec<LiveNode>,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
-    /// Whether nodes may capture by a newer topology that is lost. They follow the known topology
-    /// only after it is written again with a greater revision.
+    /// Whether nodes may capture by a newer topology that is lost. Such nodes follow the known
+    /// topology only after it is written again with a greater revision.
     pub is_outrun: bool,
     /// The settings of the cluster, and the operator's changes by `drain` and `weight`.
     pub desired: DesiredState,
@@ -162,7 +162,7 @@ pub struct ClusterStatus {
     pub leader: Option<String>,
     /// Sentences on what the operator should know or do.
     pub notes: Vec<String>,
-    /// Control messages that the coordinator refused, by the cause's name; etcd has none.
+    /// How many control messages the coordinator refused, by the cause's name; none with etcd.
     pub refused: Vec<(&'static str, u64)>,
 }
 

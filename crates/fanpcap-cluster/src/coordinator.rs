@@ -65,7 +65,7 @@ pub struct Timing {
     pub lease: Duration,
     /// Nodes that vanished together count as dead after this time, if half of all nodes are heard.
     pub outlast: Duration,
-    /// How long a node that was gone must live before it gets buckets; twice as long each time.
+    /// How long a node that was gone must live before it gets buckets. Doubles with each absence.
     pub hold_down: Duration,
     /// How long a union lasts after all nodes that gain buckets capture by it: longer than any
     /// packet waits in a node's receive queue.
@@ -88,7 +88,7 @@ impl Default for Timing {
 pub struct Write {
     /// What to write.
     pub topology: Box<Topology>,
-    /// The revision of the topology that it replaces; `None` if there must be no topology yet.
+    /// The revision of the present topology; `None` if there must be no topology yet.
     pub replaces: Option<Revision>,
     /// What the new topology changes, for the line in the audit log.
     pub change: Change,
@@ -325,7 +325,7 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // A node still takes part if a leader wrongly began a union for its death.
+            // A node still takes part if a leader wrongly believed it dead and began a union.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));

@@ -1,8 +1,8 @@
 //! DiCAP's datagram: the first 52 bytes of each of 28 packets, and nothing else.
 //!
-//! The paper does not say what a node sends that ends with fewer than 28 headers. Here it sends a
-//! shorter datagram. A packet of fewer than 52 bytes is filled up with zeros. Times, lengths and
-//! sequence numbers are not in the format, so an analyzer can't count what was lost on the way.
+//! The paper does not say what a node sends if it ends with fewer than 28 headers. Here the node
+//! sends a shorter datagram. A packet of fewer than 52 bytes is filled up with zeros. The format
+//! has no times, lengths or sequence numbers, so an analyzer can't count lost packets.
 
 /// Bytes that the paper keeps of a packet.
 pub const HEADER_BYTES: usize = 52;
@@ -45,7 +45,7 @@ impl DatagramBuilder {
     }
 }
 
-/// The headers of a datagram, in order; `None` if it is empty, too long, or ends within a header.
+/// The headers in a datagram, in order. `None` if it is empty, too long, or ends within a header.
 pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
     let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;

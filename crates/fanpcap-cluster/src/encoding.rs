@@ -108,7 +108,7 @@ impl Topology {
     }
 }
 
-/// A number of nodes or analyzers, or a key's number, as a byte; all are below 256.
+/// A count of nodes or analyzers, or a key's index, as a byte. Each of these is below 256.
 fn count(len: usize) -> u8 {
     u8::try_from(len).unwrap_or(u8::MAX)
 }

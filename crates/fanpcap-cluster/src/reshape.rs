@@ -2,8 +2,8 @@
 //!
 //! The rule that loses no packet: **the owner of a bucket captures until the new owner captures.**
 //! Each change begins with a union. The union's owners are the present owners, and its new owners
-//! are the target's owners. A dead owner stays in the table too. If it is only cut off, it
-//! continues to capture until it reads the next stable topology. The new owner captures earlier.
+//! are the target's owners. A dead owner stays in the table too. If it is only cut off, it captures
+//! until it reads the next stable topology. By then the new owner captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ pub const FILTER_TEXT: usize = 2048;
 /// The maximum number of instructions in a filter.
 pub const FILTER_CODE: usize = 1024;
 
-/// The stage of a change: `stable`, `union`, `stable`.
+/// The stage of the cluster. A change goes from `stable` through `union` to `stable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Each bucket has one owner.
@@ -71,7 +71,7 @@ pub enum TopologyError {
     /// The topology has more than [`ANALYZERS`] analyzers.
     Analyzers,
     /// The filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions. Or its text
-    /// has control characters, which could pass for lines of a command's output.
+    /// has control characters, which could look like lines of a command's output.
     Filter,
 }
 

@@ -20,7 +20,7 @@ pub struct Counters {
     pub unknown: u64,
     /// Records that came too late to be delivered in order. They were delivered out of order.
     pub late: u64,
-    /// Late records whose doubles are forgotten: if there was a double, it was delivered, too.
+    /// Late records that could not be checked for doubles any more. They were delivered.
     pub unchecked: u64,
     /// Records whose stamps are seconds ahead of the other nodes' stamps. They were delivered.
     pub ahead: u64,

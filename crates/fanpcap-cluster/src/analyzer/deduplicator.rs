@@ -2,10 +2,9 @@
 //!
 //! In real traffic, one packet in twenty has a true repeat: a retransmission or a keep-alive. So a
 //! packet that comes again need not be a duplicate. But each node captures a packet once. So a
-//! packet is a duplicate if another node has delivered an equal packet that this packet's node has
-//! not delivered yet. The true number of equal packets is the largest number from one node.
-//! Duplicates have nearly equal stamps: a packet with another stamp is a true repeat. Duplicates
-//! also have the same bucket: if packets are selected in turn, a true repeat has another bucket.
+//! delivered packet has at most one duplicate from each other node: if one node has captured two
+//! equal packets, and another node three, three are delivered. Duplicates have nearly equal stamps
+//! and the same bucket. If packets are selected in turn, a true repeat has another bucket.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};

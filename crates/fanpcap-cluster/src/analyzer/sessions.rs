@@ -32,8 +32,8 @@ impl Analyzer {
         self.newest(node, boot)?.quiet
     }
 
-    /// The time, in nanoseconds since 1970 by the node's clock, until which all its packets have
-    /// come or are lost, except those that its CPUs read out of order. `None` without a session.
+    /// All packets of the node before this time have come or are lost, except packets that its CPUs
+    /// read out of order. Nanoseconds since 1970 by the node's clock; `None` without a session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
         let stream = self.newest(node, boot)?;
         Some(stream.heard.saturating_add_signed(stream.ahead))

@@ -12,8 +12,8 @@ const WINDOW: u64 = (WORDS * 64) as u64;
 /// The number of words in the window. Each batch has one bit.
 const WORDS: usize = 256;
 
-/// If the first batch that comes from a session has a greater number, the session began while the
-/// analyzer was out of reach.
+/// If the number of a session's first batch that comes is greater than this, the session began
+/// while the analyzer was out of reach.
 const FIRST: u64 = 1024;
 
 /// The batches of one session.
@@ -23,7 +23,7 @@ pub(super) struct Stream {
     next: u64,
     /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// The numbers of the first record that counts, and of the first record after the newest batch.
+    /// The number of the first record that is counted, and of the first one after the newest batch.
     records: (u64, u64),
     received: u64,
     /// How many records came, by bucket.
@@ -51,8 +51,8 @@ pub struct IdleTime {
 }
 
 impl Stream {
-    /// A session. `batch` is its first batch that came. If the analyzer was there when the session
-    /// began (`from_begin`), the batches before `batch` count as lost until they come.
+    /// A session. `batch` is its first batch that came. If the analyzer was running when the
+    /// session began (`from_begin`), the batches before `batch` count as lost until they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {

@@ -94,7 +94,7 @@ enum Change {
     CutOff,
 }
 
-/// When each node loads each revision, and when the analyzer gets it, in milliseconds.
+/// When each node loads each revision, and when the analyzer gets the revision, in milliseconds.
 #[derive(Clone, Debug)]
 struct Plan {
     change: Change,
@@ -122,7 +122,7 @@ prop_compose! {
     ) -> Plan {
         let mut packets = packets;
         packets.sort_unstable();
-        // Equal packets come at once, or so far apart that their stamps can't be those of doubles.
+        // Equal packets come at the same time, or so far apart that they do not look like doubles.
         let mut last = [None::<u64>; 256];
         packets.retain(|&(at, content)| {
             let last = &mut last[usize::from(content)];
@@ -237,7 +237,7 @@ proptest! {
         });
         let mut batches: Vec<_> = packets.collect();
         batches.extend(builder.flush());
-        // The last batch always comes, because no gap would show its loss.
+        // The last batch is never dropped: no later batch would show the gap.
         let last = batches.len() - 1;
         let is_lost = |at: usize| at < last && lost.get(at) == Some(&true);
         let mut missing = 0;

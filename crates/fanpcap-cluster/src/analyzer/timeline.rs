@@ -59,7 +59,7 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// The memory of delivered slots. If slots kept it, each would keep its largest burst's memory.
+    /// Memory of delivered slots. If slots kept it, each would keep its largest burst's memory.
     spare: Vec<TimeSlot>,
     /// The first slot that is not delivered yet.
     due: u64,

@@ -35,7 +35,7 @@ pub(super) mod code {
     pub(in super::super) const PHASE: u8 = 68;
     /// Four bytes of a topology's encoding, or of a note. `LENGTH` is the number of all bytes.
     pub(in super::super) const BYTES: u8 = 69;
-    /// How many bytes all `BYTES` together carry. The last one may carry fewer than four.
+    /// How many bytes all `BYTES` AVPs together carry. The last AVP may carry fewer than four.
     pub(in super::super) const LENGTH: u8 = 70;
     /// The initial value of the selection's hash.
     pub(in super::super) const INITIAL: u8 = 71;
@@ -49,7 +49,7 @@ pub(super) mod code {
     pub(in super::super) const NODE_IP6: u8 = 75;
     /// A node's port, after its address.
     pub(in super::super) const NODE_PORT: u8 = 76;
-    /// The number of a boot of a node's machine, 64 bits.
+    /// A random number, made when the node's machine booted, 64 bits.
     pub(in super::super) const BOOT: u8 = 77;
     /// A node's weight: its share of the buckets, compared with the other nodes' weights.
     pub(in super::super) const WEIGHT: u8 = 78;
@@ -57,7 +57,7 @@ pub(super) mod code {
     pub(in super::super) const FOLLOWS: u8 = 79;
     /// Why a node is refused: 1 for a taken id, 2 for a full cluster, 3 for its version.
     pub(in super::super) const REFUSAL: u8 = 80;
-    /// How often the state that standbys get has changed.
+    /// How often the state for standbys has changed.
     pub(in super::super) const STATE: u8 = 81;
     /// A node that gets no buckets.
     pub(in super::super) const DRAINED: u8 = 82;

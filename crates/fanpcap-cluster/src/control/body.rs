@@ -33,7 +33,7 @@ pub enum Body {
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
-    /// The message with this session and sequence may be a repeat: send it again, with the token.
+    /// The message with this session and sequence may be a repeat. Its sender must send it again.
     Challenge([u64; 2]),
     /// A node captures by the topology of this revision. To the operator: the change is made.
     Acknowledge(u64),
@@ -45,10 +45,10 @@ pub enum Body {
     Pulse(Leader, u32),
     /// The state that a standby needs to become the active coordinator.
     Synchronise(Box<State>),
-    /// A coordinator stands by and knows of this term. With this message a standby answers a pulse,
-    /// or asks for answers. A leader that resigns sends it, too.
+    /// A coordinator stands by and knows of this term. A standby answers a pulse with this message,
+    /// or asks others to answer. A leader that resigns sends it, too.
     Standby(Term),
-    /// A standby wants to become the active coordinator. It has the topology of this revision.
+    /// A standby that has the topology of this revision wants to become the active coordinator.
     Elect(Leader, Revision),
     /// A change by the operator.
     OperatorChange(OperatorChange),

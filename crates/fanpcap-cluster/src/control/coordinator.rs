@@ -167,7 +167,7 @@ impl CoordinatorEnd {
     }
 
     /// The state that must be stored now, to be read after a restart; `None` if it is stored
-    /// already. When that is tried, call [`Self::note_stored`] or [`Self::note_store_failure`].
+    /// already. After an attempt, call [`Self::note_stored`] or [`Self::note_store_failure`].
     pub fn to_store(&self) -> Option<State> {
         (!self.knowledge.is_stored()).then(|| self.current_state())
     }
@@ -240,7 +240,7 @@ impl CoordinatorEnd {
         self.members.expect_all(now);
     }
 
-    /// Sends and changes what is due at the time `now`.
+    /// Sends the messages and makes the changes that are due at the time `now`.
     pub fn tick(&mut self, now: Duration) {
         self.excuse_pause(now);
         match &self.election.role {

@@ -45,7 +45,7 @@ pub enum Incoming {
     Challenged(Peer),
     /// This peer has just sent an unreadable topology of this revision ([`Cause::Body`]).
     Unreadable(Peer, Revision),
-    /// Nothing to act on. Send this datagram to the sender.
+    /// The sender must get this datagram. The message needs no other action.
     Answer(Vec<u8>),
 }
 

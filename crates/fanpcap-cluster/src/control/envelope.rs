@@ -82,7 +82,7 @@ impl Key {
         (secret.len() >= KEY_BYTES).then_some(Self { id, mac })
     }
 
-    /// Eight bits of the key's digest. The keys of a cluster usually have different ids.
+    /// The key's id: eight bits of its digest. The keys of a cluster usually have different ids.
     pub fn id(&self) -> u8 {
         self.id
     }

@@ -84,8 +84,8 @@ impl<'a> Fields<'a> {
         u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))
     }
 
-    /// The bytes that the values of all `BYTES` carry. Their number is the first `LENGTH`. More
-    /// than `most` bytes are an error.
+    /// The bytes of the `BYTES` AVPs, joined in order. The first `LENGTH` AVP says how many bytes
+    /// there are. More than `most` bytes are an error.
     pub(super) fn bytes(self, most: usize) -> Result<Vec<u8>, BodyError> {
         let length = usize::try_from(self.one(code::LENGTH)?).unwrap_or(usize::MAX);
         if length > most {

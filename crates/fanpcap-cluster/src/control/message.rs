@@ -64,7 +64,7 @@ impl Kind {
     }
 
     /// Whether messages of this type describe their sender's present state, so that later ones
-    /// replace earlier ones. A window alone would accept late heartbeats with old weights.
+    /// replace earlier ones. Otherwise a late heartbeat could bring back an old weight.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,

@@ -73,7 +73,7 @@ pub struct NodeEnd {
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
-    /// Whether the operator was told of an unreadable topology after the last readable one came.
+    /// Whether the operator was told of an unreadable topology since the last readable one came.
     is_behind_told: bool,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
@@ -360,7 +360,7 @@ impl NodeEnd {
         self.term = leader.term;
         self.refusal = None;
         self.limit = Duration::MAX;
-        // If a stranger repeats a lost answer from elsewhere, heartbeats must not go to him.
+        // A stranger may copy a lost answer and send it. Heartbeats must not go to the stranger.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {

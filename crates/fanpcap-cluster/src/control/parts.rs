@@ -7,7 +7,7 @@ use super::message::{Kind, Message};
 /// The maximum number of a list's AVPs in a part. Each part also has `PART` and `TRANSFER`.
 const SHARE: usize = 250;
 
-/// The maximum number of a list's parts. A coordinator's state in a full cluster has the most.
+/// The maximum number of parts of a list. A full cluster's state needs the most parts.
 const PARTS: usize = 96;
 
 /// The message that carries a list, or the messages that carry its parts. The sender's other lists

@@ -65,8 +65,8 @@ pub struct DueFrame {
     pub number: u64,
 }
 
-/// With [`SelectionKey::RoundRobin`], nodes count turns from the beginning at least this often, in
-/// seconds. A node that lost a packet may be out of turn for this time.
+/// With [`SelectionKey::RoundRobin`], nodes begin to count turns anew after at most this many
+/// seconds. A node that lost a packet may be out of turn until then.
 const AGAIN: u64 = 8;
 
 /// Computes the frames that the active coordinator sends into the monitored link.

@@ -26,7 +26,7 @@ const AHEAD: u32 = LAST / 4;
 pub struct Term(pub u32);
 
 impl Term {
-    /// The next term of the coordinator `number`, if this term is the greatest known one.
+    /// The next term of the coordinator `number`, where `self` is the greatest known term.
     pub fn next(self, number: u8) -> Self {
         let round = (self.round() + 1).min(LAST);
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))

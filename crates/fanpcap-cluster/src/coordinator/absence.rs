@@ -9,7 +9,7 @@ use crate::identity::NodeId;
 /// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Nodes declared dead in the last lease, and when. Older ones stay while too many are absent.
+    /// Nodes declared dead in the last lease time, and when. Kept longer during a mass absence.
     dead: BTreeMap<NodeId, Duration>,
     /// Set while too many nodes are absent.
     mass: Option<MassAbsence>,
@@ -26,7 +26,7 @@ struct MassAbsence {
     /// Whether the coordinator hears at least half of all nodes. If so, the absent nodes are most
     /// likely dead or cut off. If not, the coordinator may be cut off.
     is_half_heard: bool,
-    /// Since when the absent nodes are too few for a mass absence; `None` if they are enough.
+    /// Since when too few nodes are absent for a mass absence; `None` if enough nodes are absent.
     better: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Which of the nodes that gain buckets in a union capture by the union, and since when.
+//! Which nodes that gain buckets in a union capture these buckets already, and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

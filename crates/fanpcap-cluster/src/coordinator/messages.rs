@@ -64,7 +64,7 @@ impl fmt::Display for Condition {
             Self::Full(count) => write!(f, "{count} nodes have no slot: the cluster is full"),
             Self::Unfiltered(nodes) => write!(
                 f,
-                "the filter is not in force: nodes {} are in mode capture, which has none; write \
+                "the filter is not in force: nodes {} are in mode capture, which has no filter; write \
                  the same 'mode' into all files, or take 'filter' out of the coordinators'",
                 list(nodes)
             ),
@@ -78,7 +78,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// The stage that a written topology begins.
+/// The stage that begins when a topology is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// The cluster's first topology.
@@ -96,7 +96,7 @@ pub enum Stage {
 pub struct Change {
     /// The new topology's epoch.
     pub epoch: u64,
-    /// The stage that the topology begins.
+    /// The stage that begins when the topology is written.
     pub stage: Stage,
     /// Nodes that the previous topology did not have.
     pub joined: Vec<NodeId>,
@@ -104,7 +104,7 @@ pub struct Change {
     pub lost: Vec<NodeId>,
     /// Nodes whose weight changes, and the new weight; 0 if they are drained.
     pub weighed: Vec<(NodeId, u16)>,
-    /// Buckets that are captured by two nodes.
+    /// How many buckets two nodes capture.
     pub moving: usize,
     /// Whether records go to other analyzers than before.
     pub redirects: bool,

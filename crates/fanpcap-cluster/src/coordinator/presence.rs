@@ -11,7 +11,7 @@ use crate::topology::NODES;
 /// How long a newcomer must live before it gets buckets, so that nodes can start together.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
-/// The longest hold-down of a node that was gone before, unless its first hold-down is longer.
+/// The longest hold-down of a node that was gone before, unless [`Timing::hold_down`] is longer.
 const HOLD_DOWN_MOST: Duration = Duration::from_secs(300);
 
 /// The maximum number of nodes that are remembered.

@@ -68,7 +68,7 @@ impl TestCluster {
             .expect("a live node")
     }
 
-    /// All live nodes but these capture by the present topology.
+    /// All live nodes except these capture by the present topology.
     fn acknowledge_but(&mut self, late: &[u32]) {
         let revision = self.view.topology.as_ref().map(|(revision, _)| *revision);
         for live in &mut self.view.live {
@@ -205,7 +205,7 @@ fn a_death_in_a_union_gives_it_another_goal() {
     let owners = lab.topology().owners.clone();
     lab.lose(5);
     lab.run(200);
-    // Node 5 captured nothing yet, so the old table returns without another union.
+    // Node 5 has captured nothing yet, so the old table returns without another union.
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.topology().owners, owners);
     // Time passes, so that the next death does not look like the same event.
@@ -429,7 +429,7 @@ fn a_topology_that_is_no_good_is_not_written_over() {
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
     let mut lab = TestCluster::with(&[1, 2]);
     let before = lab.topology().clone();
-    // Writing it again needs no node with a weight.
+    // The topology is written again even if no node has a weight.
     lab.view.desired.drained = [NodeId(1), NodeId(2)].into();
     lab.run(100);
     assert_eq!(lab.stages(), []);

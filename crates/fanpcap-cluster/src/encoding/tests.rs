@@ -150,7 +150,7 @@ fn a_filter_whose_text_has_lines_of_its_own_is_refused() {
 fn what_no_encoder_writes_is_refused() {
     let good = pair().encode();
     assert_eq!(Topology::decode(&good), Some(pair()));
-    // The position of a byte and its wrong value: the version, the key, a slot, an owner, the
+    // Positions of bytes, and wrong values for them: the version, the key, a slot, an owner, the
     // phase, and a new owner that is the owner already.
     let others = [
         (0, 3),

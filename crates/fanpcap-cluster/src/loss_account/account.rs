@@ -29,7 +29,7 @@ pub struct NodeAccount {
     pub node: NodeId,
     /// The verdict on the node's port, by the other nodes' counts of the last five minutes.
     pub verdict: Verdict,
-    /// Packets that did not reach the node's port, until traffic last stopped in all buckets.
+    /// Packets lost before the node's port. Losses in a bucket are added when its traffic stops.
     pub mirror: i64,
     /// The node's own packets that found its ring full.
     pub ring: u64,
@@ -48,7 +48,7 @@ pub struct Account {
     pub buckets: Vec<BucketAccount>,
     /// The live nodes.
     pub nodes: Vec<NodeAccount>,
-    /// The history of each port that was ever not sound, also of dead nodes; the newest last.
+    /// The history of each port that ever had a bad verdict, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
     /// Packets that found a node's ring full; for a dead node, as in its last report.
     pub ring: u64,

@@ -37,8 +37,8 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
-        // An observer that began amid traffic counts only if it certainly saw more than the exact
-        // ones.
+        // An observer that began amid traffic counts only if it certainly saw more packets than all
+        // observers with exact counts.
         let shows_more = |(run, around): &ObserverReports<'_>| {
             let before = run
                 .before

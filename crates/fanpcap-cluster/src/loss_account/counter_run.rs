@@ -52,7 +52,7 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets captured, and those shared by unions, when each bucket's interval began.
+    /// The packets captured, and those shared by unions, before each bucket's present interval.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
     /// Packets that the run captured in each interval by a topology that may have been replaced.
@@ -70,7 +70,7 @@ pub(super) struct CounterRun {
     /// When there was last enough traffic for a verdict.
     pub(super) judged: u64,
     pub(super) port: Port,
-    /// Packets that did not reach the node's port, until traffic last stopped in its buckets.
+    /// Packets lost before the node's port. Losses in a bucket are added when its traffic stops.
     pub(super) mirror: i64,
     /// When the node may last have lacked a packet, if packets are captured in turn.
     pub(super) lacked: Option<u64>,
@@ -161,7 +161,7 @@ impl CounterRun {
         }
     }
 
-    /// Whether the node may have had a bucket in the bucket's interval.
+    /// Whether the node may have had `bucket` at some time in the bucket's present interval.
     pub(super) fn may_have_had(&self, bucket: usize) -> bool {
         self.follows_unknown || self.had[bucket]
     }

@@ -23,7 +23,7 @@ struct IntervalEnd {
 }
 
 impl Ledger {
-    /// Sets all observers of a bucket without traffic to the same number of offered packets.
+    /// For each bucket without traffic, gives all observers the same number of offered packets.
     pub(super) fn rest(&mut self) {
         let observers = self.observers(self.time);
         let resting = |bucket: usize| {

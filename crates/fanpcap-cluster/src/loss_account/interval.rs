@@ -24,7 +24,7 @@ pub(super) struct RunParts {
     greatest: i64,
     /// Upper limit of the packets that unions shared.
     shared: i64,
-    /// Upper limit of the packets captured by a topology that may already have been replaced.
+    /// Upper limit of the packets that nodes captured while their topology may have been replaced.
     stale: i64,
     /// Upper limit of the packets that dead nodes captured after their last reports.
     unreported: i64,
@@ -40,7 +40,7 @@ pub(super) struct RunPart {
     pub(super) captured: Span,
     /// Upper limit of the packets that unions shared.
     pub(super) shared: i64,
-    /// Upper limit of the packets captured by a topology that may already have been replaced.
+    /// Upper limit of the packets captured while the node's topology may have been replaced.
     pub(super) stale: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,

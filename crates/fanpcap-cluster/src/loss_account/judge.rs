@@ -14,7 +14,7 @@ const DIFFERENT: i64 = 2_000;
 /// median may lack packets, because two ports of three may lose some.
 const SURPLUS: i64 = 10_000;
 
-/// Nodes are not compared if they saw fewer packets in total.
+/// Nodes are not compared if they saw fewer packets than this in total.
 const FEW: i64 = 200;
 
 /// The verdicts by the packets that each run saw between two times: `from`, and the later time
@@ -61,9 +61,9 @@ pub(super) fn judge(
     runs.iter().zip(&sums).map(verdict).collect()
 }
 
-/// Whether a node lacks three beacons that another node reported three seconds earlier, and reports
-/// for so long itself. Fewer beacons may be lost, or on their way. Nodes report at different times,
-/// and the first beacon after a pause has a much greater number.
+/// Whether a node lacks three beacons that another node reported three seconds earlier. The node
+/// itself must have reports from that time. One or two beacons may be lost, or on their way. Also,
+/// the first beacon after a pause has a much greater number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);

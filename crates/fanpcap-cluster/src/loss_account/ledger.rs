@@ -68,7 +68,7 @@ pub struct Ledger {
     pub(super) time: u64,
     /// Whether there has ever been an observer.
     pub(super) begun: bool,
-    /// How many packets were offered until a bucket's traffic last stopped, or an observer ended.
+    /// The packets offered until a bucket's traffic last stopped, or the run of an observer ended.
     pub(super) floor: Box<Spans>,
     /// How many packets were captured by ended runs.
     pub(super) past: Box<Spans>,
@@ -156,7 +156,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a new topology of the cluster. After a gap, any node may have had any bucket.
+    /// Takes a new topology. If topologies are missing before it, any node may have had any bucket.
     pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let Some(before) = self.ownership.follow(revision, topology) else {
             return;

@@ -25,11 +25,11 @@ const FEW: i64 = 3;
 /// found lossy, the packets that it may lack at that time are noted as old.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// For each bucket, the most packets that the port may have lacked at the time `noted`.
+    /// For each bucket, the upper limit of the packets that the port lacked at the time `noted`.
     old: Box<[i64; BUCKETS]>,
     /// When the port was last not lossy, or when `old` was noted.
     noted: u64,
-    /// The lacking packets except the old ones, counted when traffic stopped or `old` was noted.
+    /// The lacking packets without those of `old`, when traffic last stopped or `old` was noted.
     rested: i64,
     /// The lower limit of the lacking packets, without the packets of `old`. It never falls.
     lacking: i64,
@@ -131,7 +131,7 @@ impl Port {
         }
     }
 
-    /// Returns how many lacking packets are not in the history yet, and notes that they are now.
+    /// How many lacking packets are not in the history yet. Later calls do not return them again.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

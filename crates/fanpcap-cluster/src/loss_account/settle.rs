@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets since the time when all nodes have reports.
+    /// Gives each live node its verdict, by the packets since the time from which all have reports.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -170,7 +170,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // What the run captured until its first report, less what may be newer than the ledger.
+        // The packets that the run captured until its first report and before the ledger began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -212,8 +212,8 @@ impl Ledger {
         }
     }
 
-    /// Handles runs whose end the reports of all nodes have reached. Notes how many packets such a
-    /// run captured in total, and raises the floor to the packets that it saw.
+    /// Handles runs whose end all nodes' reports have reached. Notes how many packets such a run
+    /// captured. Raises `floor` to the number of offered packets that its counts show, if greater.
     fn reach_ends(&mut self) {
         for at in 0..self.runs.len() {
             let run = &self.runs[at];

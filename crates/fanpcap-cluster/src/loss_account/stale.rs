@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use crate::identity::Revision;
 
 impl Ledger {
-    /// Finds pairs of a node's successive reports in which not both have the newest topology that
-    /// any node had at that time. Packets captured between these reports may be captured twice.
+    /// Finds a node's pairs of successive reports with a replaced topology: another node already
+    /// had a newer one. Packets captured between the two reports may be captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
         // All reports of the other nodes until this time have come.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The verdict on a node's port, by the other nodes' counts of the last five minutes; best first.
+/// The verdict on a node's port, by other nodes' counts of the last five minutes; the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// The port sees the same traffic as the other ports.

@@ -109,7 +109,7 @@ impl<'a> Batch<'a> {
         self.count == 0
     }
 
-    /// The first record's stamp. For an empty batch, the time when it was made.
+    /// The first record's stamp. For an empty batch, the time when the batch was made.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -204,7 +204,7 @@ impl BatchBuilder {
     }
 
     /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
-    /// empty batch is cut off. If the record needs another batch, returns the present one.
+    /// empty batch is shortened. If the record needs another batch, returns the present one.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

@@ -5,9 +5,9 @@
 //!
 //! After the head come fields of 8 bytes: since, stamp, revision, ring, the beacon's number, and
 //! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
-//! Then come one or three varints for each bucket of this analyzer. The first is twice the
-//! difference of the packets seen, plus 1 if two more follow: the differences of the packets
-//! captured and shared. If no varint follows, these two are 0. A varint has seven bits in each
+//! Then comes a varint for each bucket of this analyzer: twice the difference of the packets seen.
+//! If the varint is odd, 1 was added, and two more varints follow: the differences of the packets
+//! captured and shared. Otherwise these two differences are 0. A varint has seven bits in each
 //! byte, the low bits first, and the highest bit is set in all bytes but the last.
 
 use fanpcap_buckets::layout::BUCKETS;

@@ -70,7 +70,7 @@ pub enum MessageError {
     Version(u8),
     /// The kind of the message, which this build does not know or does not expect here.
     Kind(u8),
-    /// The length of the message is too small, too great, or not the number of bytes.
+    /// The length of the message is too small, too great, or differs from the number of bytes.
     Length(usize),
     /// A count does not fit the bytes, or a bucket or a number is out of range.
     Body,

@@ -17,7 +17,7 @@ fn begin(current: &Topology, target: &ChangeTarget, nodes: &Nodes) -> Topology {
 }
 
 impl ChangeTarget {
-    /// How many buckets have another owner in this target than in the topology's target.
+    /// How many buckets have different owners in this target and in the topology's target.
     fn moves_from(&self, topology: &Topology) -> usize {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         moves(table, &self.table)

@@ -23,7 +23,7 @@ const MOST_AVPS: usize = 24_000;
 pub struct State {
     /// The term of the coordinator that wrote the state.
     pub term: Term,
-    /// Counts the changes of the state in that term, from a random number on.
+    /// Counts the changes of the state in that term, beginning at a random number.
     pub number: u32,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,

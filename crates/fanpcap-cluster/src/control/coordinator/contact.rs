@@ -73,7 +73,7 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node has asked this standby repeatedly. If so, the standby asks all for answers.
+    /// Whether a node has asked this standby repeatedly. If so, the standby asks all to answer.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }

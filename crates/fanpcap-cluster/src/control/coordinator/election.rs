@@ -20,7 +20,7 @@
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
-//! hears both follows the one with the greater term. That node tells the other leader of this term.
+//! hears both follows the one with the greater term. The node sends this term to the other one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -226,7 +226,7 @@ impl CoordinatorEnd {
 
     /// Notes a message from a node, and which topology the node follows. A leader that waits for
     /// the previous leader's nodes stops waiting when it has heard all of them. If a node follows a
-    /// topology that the leader lacks, the leader waits longer: a node may send it.
+    /// topology that the leader lacks, the leader waits longer for a node to send that topology.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);

@@ -257,7 +257,7 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
 
 #[test]
 fn a_blind_port_without_traffic_or_company_is_not_named_for_ever() {
-    // Either traffic stops, or the other nodes are gone and the port sees packets again.
+    // Once all traffic stops. Once the port sees packets again, but the other nodes are gone.
     for is_alone in [false, true] {
         let mut cluster = Cluster::new(3);
         cluster.until((10, 0), |it| it == Verdict::Blind);

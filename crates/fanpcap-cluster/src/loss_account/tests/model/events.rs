@@ -62,8 +62,8 @@ impl Model {
         runs.map(|node| node.heard).min().unwrap_or(self.now)
     }
 
-    /// Notes that packets of these buckets are uncertain. These packets came after the reports at
-    /// `heard`, and before the present reports and the next reports of silent nodes.
+    /// Notes that packets of these buckets are uncertain: from the reports at `heard` until now. If
+    /// nodes are silent now, the packets until their next reports are uncertain, too.
     fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
         let runs = self.nodes.iter().filter(|node| node.runs);
         let silent = runs.map(|node| node.silent + SECOND).max();
