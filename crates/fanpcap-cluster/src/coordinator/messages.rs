@@ -64,8 +64,8 @@ impl fmt::Display for Condition {
             Self::Full(count) => write!(f, "{count} nodes have no slot: the cluster is full"),
             Self::Unfiltered(nodes) => write!(
                 f,
-                "the filter is not in force: nodes {} are in mode capture, which has no filter; write \
-                 the same 'mode' into all files, or take 'filter' out of the coordinators'",
+                "the filter is not in force: nodes {} are in mode capture, which has no filter; \
+                 write the same 'mode' into all files, or take 'filter' out of the coordinators'",
                 list(nodes)
             ),
             Self::BadTopology(error) => {
