@@ -17,7 +17,7 @@ pub fn hash(key: &[u8], initial: u32) -> u32 {
         mix(&mut sums);
     }
     let rest = blocks.remainder();
-    // The low byte of this sum holds the length, so the key's bytes go into the other three.
+    // This sum's low byte holds the length, so the key's bytes go into its other three bytes.
     sums[2] = sums[2].wrapping_add(u32::try_from(key.len()).unwrap_or(u32::MAX));
     for (sum, word) in sums.iter_mut().zip(rest.chunks(4)).take(2) {
         *sum = sum.wrapping_add(little(word));

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn what_routers_change_does_not_count() {
         let packet = datagram();
-        // The hash does not cover MAC addresses, type of service, time to live, checksum, and
+        // The hash does not cover MAC addresses, type of service, time to live, checksum, or
         // payload after its first 11 bytes.
         for at in [0, 6, 15, 22, 24, 25, 45] {
             let mut other = packet.clone();

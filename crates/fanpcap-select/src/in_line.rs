@@ -31,7 +31,7 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// How many numbers each kind of frame has. A number's index is its frame's sequence modulo this.
+/// How many numbers each kind of frame has. A number's index is its frame's sequence modulo 64.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.
@@ -105,7 +105,7 @@ impl InLine {
     }
 }
 
-/// Decodes a frame of this version and cluster; else `None`. The kind is `None` if it is unknown.
+/// Decodes a frame of this version and cluster; `None` for others. An unknown kind is `None`.
 pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine)> {
     let mut rest = frame.get(12..)?;
     let is_tag =
@@ -146,8 +146,8 @@ impl Announced {
         }
     }
 
-    /// Returns whether the frame's number was announced. Then removes the number, so that a frame
-    /// is accepted only once.
+    /// Returns whether the frame's number was announced. If so, removes the number, so that the
+    /// frame is accepted only once.
     pub fn take(&mut self, kind: Option<Kind>, frame: &InLine) -> bool {
         let numbers = match kind {
             Some(Kind::Beacon) => Some(&mut self.beacons),

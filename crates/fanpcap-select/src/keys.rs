@@ -90,8 +90,8 @@ impl Keys {
         }
     }
 
-    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. It does
-    /// not count as a turn, so nodes that accept it and nodes that refuse it stay in turn.
+    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. Such a
+    /// frame is not a turn, so nodes that accept it and nodes that refuse it stay in turn.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),

@@ -32,9 +32,9 @@ pub mod control {
     /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
     /// devices may receive copies of the beacon.
     pub const LAST_NUMBER: usize = LAST + 24;
-    /// A claim's change that may be incomplete, in fields of 64 bits that only processes use: 1 if
-    /// there is such a change, the place in the tables, the new claim, and the bucket's values in
-    /// [`SUMS`] and [`SHARED`] after the change.
+    /// A claim's change that may be incomplete, in fields of 64 bits that the BPF program does not
+    /// use: 1 if there is such a change, the place in the tables, the new claim, and the bucket's
+    /// values in [`SUMS`] and [`SHARED`] after the change.
     pub const CHANGE: usize = 512;
     /// The numbers of beacons, 64 bits each, at the beacon's sequence modulo [`in_line::NUMBERS`];
     /// 0 if no number was announced.
@@ -43,12 +43,12 @@ pub mod control {
     pub const UPDATES: usize = 2048;
     /// Both tables, each with one byte for each bucket: [`crate::Claim`].
     pub const TABLES: usize = 4096;
-    /// 64 bits for each bucket, used only by processes. The value is the number of the bucket's
-    /// packets that this node has captured, minus the packets that were counted by tables that now
-    /// have a claim to the bucket, modulo 2^64.
+    /// 64 bits for each bucket, not used by the BPF program. The value is the number of the
+    /// bucket's packets that this node has captured, minus the packets that were counted by tables
+    /// that now have a claim to the bucket, modulo 2^64.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
-    /// 64 bits for each bucket, used only by processes: like [`SUMS`], but for the packets that
-    /// this node selected in unions, under claims that it shared.
+    /// Like [`SUMS`], but only for packets that this node captured in a union while it shared the
+    /// bucket with another node.
     pub const SHARED: usize = SUMS + 8 * BUCKETS;
     /// The length of the row in bytes.
     pub const LEN: usize = SHARED + 8 * BUCKETS;
@@ -84,7 +84,7 @@ pub mod counts {
     /// Bytes of the causes of a lane. The causes follow the buckets' counters of all lanes.
     pub const CAUSES: usize = 128;
 
-    /// Offsets in [`crate::native::Causes`], of 64 bits each. The first counts beacons.
+    /// Offsets of the counters of [`crate::native::Causes`], 64 bits each. This one counts beacons.
     pub const BEACONS: usize = 0;
     /// Topology updates.
     pub const UPDATES: usize = 8;

@@ -28,7 +28,7 @@ pub enum Verdict {
     },
 }
 
-/// A node's counters that are not for a bucket.
+/// A node's counters that are not kept by bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Causes {
     /// Beacons whose number was announced.
@@ -173,7 +173,7 @@ impl Node {
         self.last_beacon.as_ref()
     }
 
-    /// The counters that are not for a bucket.
+    /// The counters that are not kept by bucket.
     pub fn causes(&self) -> Causes {
         self.causes
     }
