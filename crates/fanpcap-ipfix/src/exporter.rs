@@ -103,8 +103,8 @@ impl Exporter {
         self.totals.packets += 1;
     }
 
-    /// Exports how a bucket's packets are selected. Call it with each new topology for each bucket
-    /// that the node has; over UDP, call it again at times. Does nothing with [`Form::Flows`].
+    /// Exports how a bucket's packets are selected. Call it with each new topology, for each bucket
+    /// that the node has; over UDP, also from time to time. Does nothing with [`Form::Flows`].
     pub fn selector(&mut self, now: Duration, selector: &Selector, send: &mut impl FnMut(&[u8])) {
         if self.form == Form::Flows {
             return;
@@ -174,7 +174,7 @@ impl Exporter {
         self.totals
     }
 
-    /// Returns where a record of `len` bytes is written. Sends a full message first.
+    /// Returns where a record of `len` bytes is written. If the message is full, sends it first.
     fn room(
         &mut self,
         now: Duration,

@@ -1,5 +1,5 @@
-//! Exports how, and how many, packets were selected: PSAMP's report interpretations (RFC 5476,
-//! 6.5).
+//! Exports how packets were selected, and how many were selected: PSAMP's report interpretations
+//! (RFC 5476, 6.5).
 
 use crate::record::{Algorithm, Selector, Statistics};
 use crate::section::{SELECTION_SEQUENCE_ID, SELECTOR_ID};
