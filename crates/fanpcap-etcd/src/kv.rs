@@ -203,8 +203,8 @@ impl Client {
     /// Does `then` if all conditions are true, else `otherwise`. The whole transaction is atomic.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call. The transaction may be done
-    /// nevertheless. If it was done and the answer was lost, the conditions are no longer true.
+    /// No endpoint answered in time, or etcd refused the call. etcd may have done the transaction.
+    /// `conditions` should be false after it, so that a repeat does nothing.
     pub fn txn(
         &self,
         conditions: &[Compare],

@@ -142,7 +142,7 @@ impl Watch {
     /// Waits for the next changes.
     ///
     /// # Errors
-    /// The watch has ended.
+    /// Fails if the watch has ended.
     pub fn wait(&mut self) -> Result<Changes, WatchEnd> {
         let outcome = self.message().map_err(WatchEnd::Broken)?;
         if outcome.compact_revision > 0 {

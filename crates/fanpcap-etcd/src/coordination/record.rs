@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::error::{CallError, Failure};
 use crate::kv::{Keys, Replaced};
 
-/// Maximum size of a value, except of a topology, in bytes.
+/// Maximum size in bytes of any value except a topology.
 const VALUE: usize = 16 << 10;
 
 /// Maximum number of drained nodes, and of nodes with weights, in a value that is read. Operators'

@@ -157,7 +157,7 @@ fn keys_that_somebody_deletes_are_written_again() -> Result<()> {
             view.leads && acknowledged == Some(first)
         };
         await_view(&mut leader, "all of it", is_whole)?;
-        // The value is like that in a backup made before the node's last acknowledgement.
+        // Stores the value that a backup from before the node's last acknowledgement would have.
         etcd.ctl(&["put", "--ignore-lease", "/fanpcap/lab/ack/00000007", "1"])?;
         await_view(&mut leader, "the old acknowledgement", |view| {
             view.live[0].acknowledged == Some(Revision(1))
