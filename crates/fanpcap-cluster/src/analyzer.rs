@@ -175,7 +175,7 @@ impl Analyzer {
     /// Takes a batch that came at `now`, in nanoseconds since 1970.
     ///
     /// # Errors
-    /// The batch was refused, and a counter has counted it.
+    /// Fails if the batch is refused. A counter counts the refusal.
     pub fn take(&mut self, batch: &Batch<'_>, now: u64) -> Result<(), Refusal> {
         let taken = self.admit(batch, now);
         self.timeline

@@ -145,7 +145,7 @@ impl Topology {
     /// Checks that every node can follow this topology.
     ///
     /// # Errors
-    /// The topology is not valid. Then a node keeps the topology that it has.
+    /// Fails if the topology is not valid. Then a node keeps the topology that it has.
     pub fn check(&self) -> Result<(), TopologyError> {
         if self.nodes.is_empty() || self.nodes.len() > NODES {
             return Err(TopologyError::Nodes);

@@ -209,7 +209,7 @@ impl Body {
     /// Reads the list of a message of type `kind`.
     ///
     /// # Errors
-    /// An AVP is missing, or has a value that is not allowed.
+    /// Fails if an AVP is missing, or has a value that is not allowed.
     pub fn read(kind: Kind, list: &[Avp]) -> Result<Self, BodyError> {
         let from = Fields(list);
         let node = || from.one(code::NODE_ID).map(NodeId);

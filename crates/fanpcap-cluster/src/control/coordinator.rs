@@ -203,7 +203,7 @@ impl CoordinatorEnd {
     /// `replaces`.
     ///
     /// # Errors
-    /// The reason why the topology is not written.
+    /// Fails with the reason why the topology is not written.
     pub fn write(
         &mut self,
         now: Duration,
@@ -275,7 +275,7 @@ impl CoordinatorEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// The datagram was refused; a counter says why.
+    /// Fails if the datagram is refused; a counter says why.
     pub fn receive(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Result<(), Cause> {
         let incoming = self.endpoint.open(now, bytes)?;
         self.note_heard(now, &incoming);

@@ -214,7 +214,7 @@ impl Endpoint {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// The datagram is refused; a counter says why.
+    /// Fails if the datagram is refused; a counter says why.
     pub fn open(&mut self, now: Duration, datagram: &[u8]) -> Result<Incoming, Cause> {
         let opened = self.try_open(now, datagram);
         match &opened {

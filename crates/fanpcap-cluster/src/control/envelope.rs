@@ -206,8 +206,8 @@ impl Envelope {
     /// Opens the datagram, and returns its message with the envelope's fields.
     ///
     /// # Errors
-    /// The datagram does not belong to this cluster. Until the seal is checked, only the header is
-    /// read. The check takes the same time wherever seals differ.
+    /// Fails if the datagram does not belong to this cluster. Until the seal is checked, only the
+    /// header is read. The check takes the same time wherever seals differ.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
             return Err(Cause::Foreign);

@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
     /// The value of the first AVP with this code.
     ///
     /// # Errors
-    /// No AVP has this code.
+    /// Fails if no AVP has this code.
     pub fn one(self, code: u8) -> Result<u32, BodyError> {
         self.all(code).next().ok_or(BodyError::Missing(code))
     }
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
     /// The value of the first two AVPs with this code: 64 bits.
     ///
     /// # Errors
-    /// Fewer than two AVPs have this code.
+    /// Fails if fewer than two AVPs have this code.
     pub fn wide(self, code: u8) -> Result<u64, BodyError> {
         self.wides(code).map(|[value]| value)
     }
@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
     /// The first `N` values of 64 bits of the AVPs with this code.
     ///
     /// # Errors
-    /// Too few AVPs have this code.
+    /// Fails if too few AVPs have this code.
     pub fn wides<const N: usize>(self, code: u8) -> Result<[u64; N], BodyError> {
         let mut values = self.all(code);
         let mut found = [0; N];
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
     /// The value of the first AVP with this code, if it fits into 16 bits.
     ///
     /// # Errors
-    /// No AVP has this code, or its value is too great.
+    /// Fails if no AVP has this code, or its value is too great.
     pub fn short(self, code: u8) -> Result<u16, BodyError> {
         u16::try_from(self.one(code)?).map_err(|_| BodyError::Value(code))
     }

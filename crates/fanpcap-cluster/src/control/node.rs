@@ -263,7 +263,7 @@ impl NodeEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// The datagram was refused; a counter says why.
+    /// Fails if the datagram is refused; a counter says why.
     pub fn receive(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Result<(), Cause> {
         let incoming = self.endpoint.open(now, bytes);
         if incoming == Err(Cause::Version) && self.following.is_none() {

@@ -93,7 +93,7 @@ impl OperatorEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// The datagram was refused.
+    /// Fails if the datagram is refused.
     #[allow(
         clippy::wildcard_enum_match_arm,
         reason = "this role drops all other messages"

@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
     /// Reads a message that is a batch.
     ///
     /// # Errors
-    /// The message is not a batch, or a record goes beyond the message or has a bucket above 4095.
+    /// Fails if the message is not a batch, has a bucket above 4095, or ends within a record.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let head = Head::of_whole(bytes, Kind::Records)?;
         let body = bytes.get(BATCH_BYTES..);

@@ -105,8 +105,8 @@ impl CountsDecoder {
     /// has. The counts of other buckets are 0.
     ///
     /// # Errors
-    /// The message is not a report, or has another part than the previous report. Then no later
-    /// report of the connection can be read.
+    /// Fails if the message is not a report, or has another part than the previous report. Then no
+    /// later report of the connection can be read.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<(Part, Report), MessageError> {
         let head = Head::of_whole(bytes, Kind::Counts)?;
         let rest = bytes.get(COUNTS_BYTES..);

@@ -103,7 +103,7 @@ impl Head {
     /// message has [`length`](Self::length) bytes.
     ///
     /// # Errors
-    /// The message can't be read, nor can later messages of the same TCP connection.
+    /// Fails if neither the message nor later messages of the same TCP connection can be read.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(MessageError::Length(bytes.len()));
@@ -173,7 +173,7 @@ pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
 /// Reads an acknowledgement: its head, and the first batch that the analyzer lacks.
 ///
 /// # Errors
-/// The bytes are not an acknowledgement.
+/// Fails if the bytes are not an acknowledgement.
 pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
     let head = Head::of_whole(bytes, Kind::Ack)?;
     if bytes.len() != ACK_BYTES {

@@ -10,7 +10,7 @@ use fanpcap_cluster::{Announcement, NodeId, Revision, View};
 
 use crate::store::Time;
 
-/// A node's assignment from a time on.
+/// A node's assignment from the time `from` on.
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) from: Time,
@@ -84,7 +84,7 @@ impl Machine {
         self.agent.as_ref().and_then(Node::current)
     }
 
-    /// Notes the machine's assignment from `now` on.
+    /// Notes the assignment that the machine has from the time `now` on.
     pub(crate) fn note(&mut self, now: Time) {
         let assignment = self
             .table

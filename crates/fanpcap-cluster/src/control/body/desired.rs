@@ -58,7 +58,7 @@ impl OperatorChange {
     /// Applies the change to `desired`. Returns whether that changes `desired`.
     ///
     /// # Errors
-    /// More nodes than allowed would have changes of this kind. `desired` stays as it is.
+    /// Fails if more nodes than allowed would have changes of this kind. `desired` stays as it is.
     pub fn apply(&self, desired: &mut DesiredState) -> Result<bool, TooManyChanges> {
         let DesiredState {
             drained, weights, ..

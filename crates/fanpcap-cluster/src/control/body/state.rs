@@ -104,7 +104,7 @@ impl State {
     /// Reads a state that [`State::encode`] wrote.
     ///
     /// # Errors
-    /// The bytes are not a state.
+    /// Fails if the bytes are not a state.
     pub fn decode(bytes: &[u8]) -> Result<Self, BodyError> {
         let avps: Vec<Avp> = Avp::read_all(bytes).take(MOST_AVPS).collect();
         match avps.len() * Avp::BYTES == bytes.len() {
