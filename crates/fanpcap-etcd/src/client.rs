@@ -47,7 +47,7 @@ impl Client {
     /// Makes a client. It connects at the first call.
     ///
     /// # Errors
-    /// The settings are not valid, or a certificate's file can't be read.
+    /// Fails if the settings are not valid, or a certificate's file can't be read.
     pub fn new(settings: &Settings) -> Result<Self, SetupError> {
         let has_tls = settings.tls.is_some();
         let mut endpoints = settings.endpoints.iter();

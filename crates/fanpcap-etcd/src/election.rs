@@ -40,7 +40,7 @@ impl Client {
     /// same lease changes nothing.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call.
+    /// Fails if no endpoint answers in time, or etcd refuses the call.
     pub fn stand(&self, name: &str, lease: i64, value: &[u8]) -> Result<Candidate, CallError> {
         let key = format!("{name}/{lease:x}").into_bytes();
         let create_revision = match self.replace(&key, value, lease, 0)? {

@@ -43,7 +43,7 @@ impl Follower {
     /// Waits at most [`crate::Limits::quiet`] if etcd answers. Returns whether changes came.
     ///
     /// # Errors
-    /// etcd is out of reach, or refuses the call. The copy stays, and the next call tries again.
+    /// Fails if etcd is out of reach, or refuses the call. The copy stays; call again.
     pub fn wait(&mut self) -> Result<bool, CallError> {
         let Some(revision) = self.revision else {
             self.read()?;

@@ -164,7 +164,7 @@ impl Client {
     /// Reads keys. The answer agrees with the majority of etcd's members.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call.
+    /// Fails if no endpoint answers in time, or etcd refuses the call.
     pub fn range(&self, keys: &Keys) -> Result<Range, CallError> {
         self.call("/v3/kv/range", &keys.fields())
     }
@@ -172,7 +172,7 @@ impl Client {
     /// Replaces the value whose mod revision is `replaces`. With 0, the key must not exist yet.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call. The value may be stored
+    /// Fails if no endpoint answers in time, or etcd refuses the call. The value may be stored
     /// nevertheless, but it never replaces a later value.
     pub fn replace(
         &self,
@@ -203,8 +203,8 @@ impl Client {
     /// Does `then` if all conditions are true, else `otherwise`. The whole transaction is atomic.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call. etcd may have done the transaction.
-    /// `conditions` should be false after it, so that a repeat does nothing.
+    /// Fails if no endpoint answers in time, or etcd refuses the call. etcd may have done the
+    /// transaction. `conditions` should be false after it, so that a repeat does nothing.
     pub fn txn(
         &self,
         conditions: &[Compare],

@@ -25,8 +25,8 @@ impl Client {
     /// etcd gives each lease its full time again.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call. If only the answer was lost, the
-    /// lease ends by itself.
+    /// Fails if no endpoint answers in time, or etcd refuses the call. If only the answer was
+    /// lost, the lease ends by itself.
     pub fn grant(&self, ttl: Duration) -> Result<i64, CallError> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let body = json!({"TTL": seconds.to_string()});
@@ -44,7 +44,7 @@ impl Client {
     /// Gives a lease its full time again. Returns whether etcd has such a lease.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call.
+    /// Fails if no endpoint answers in time, or etcd refuses the call.
     pub fn keep_alive(&self, id: i64) -> Result<bool, CallError> {
         #[derive(Deserialize)]
         struct Kept {
@@ -57,7 +57,7 @@ impl Client {
     /// Ends a lease and removes the keys under it. A lease that has already ended is no error.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call.
+    /// Fails if no endpoint answers in time, or etcd refuses the call.
     pub fn revoke(&self, id: i64) -> Result<(), CallError> {
         let body = json!({"ID": id.to_string()});
         match self.call::<Value>("/v3/lease/revoke", &body) {

@@ -108,7 +108,7 @@ impl Client {
     /// Watches keys from the revision `from` on. Prefers the endpoint that answered last.
     ///
     /// # Errors
-    /// No endpoint answered in time, or etcd refused the call.
+    /// Fails if no endpoint answers in time, or etcd refuses the call.
     pub fn watch(&self, keys: &Keys, from: i64) -> Result<Watch, CallError> {
         let mut request = keys.fields();
         request["start_revision"] = json!(from.to_string());

@@ -111,7 +111,7 @@ impl CoordinatorLink {
     /// Waits at most `wait` for changes, and returns the present view.
     ///
     /// # Errors
-    /// etcd refused a call before any call succeeded.
+    /// Fails if etcd refuses a call before any call succeeded.
     pub fn poll(&mut self, wait: Duration) -> Result<&View, CallError> {
         let first = self.news.recv_timeout(wait);
         if first == Err(RecvTimeoutError::Disconnected) {
@@ -232,7 +232,7 @@ impl CoordinatorLink {
 /// Reads a cluster's keys once.
 ///
 /// # Errors
-/// No endpoint answered in time, or etcd refused the call.
+/// Fails if no endpoint answers in time, or etcd refuses the call.
 pub fn look(
     client: &Client,
     names: &Names,

@@ -85,9 +85,9 @@ impl NodeLink {
     /// Waits at most `wait` for events, and returns them, the oldest first.
     ///
     /// # Errors
-    /// etcd refused a call before any call succeeded: a password, a certificate or a permission is
-    /// wrong. Later refusals are events ([`NodeEvent::Denied`]), because then nodes keep capturing
-    /// as before.
+    /// Fails if etcd refuses a call before any call succeeded: a password, a certificate or a
+    /// permission is wrong. Later refusals are events ([`NodeEvent::Denied`]), because then nodes
+    /// keep capturing as before.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
         let first = self.news.recv_timeout(wait);

@@ -126,7 +126,7 @@ impl Desired {
     /// Reads the operator's changes and their mod revision; 0 if there are no changes yet.
     ///
     /// # Errors
-    /// No endpoint answered in time, etcd refused the call, or the value is not readable.
+    /// Fails if no endpoint answers in time, etcd refuses the call, or the value is not readable.
     pub fn read(client: &Client, names: &Names) -> Result<(Self, i64), CallError> {
         let key = names.desired();
         let Some(kv) = client.range(&Keys::One(key.clone()))?.kvs.pop() else {
