@@ -56,7 +56,7 @@ impl Program {
     /// Compiles the BPF program. All of its maps must be given when it is loaded.
     ///
     /// # Errors
-    /// The compiler has a bug: see [`EbpfError`].
+    /// Fails if the compiler has a bug: see [`EbpfError`].
     pub fn object(&self) -> Result<Object, EbpfError> {
         match flow_tree().filter(|_| self.selection.key == Key::Flow) {
             Some(tree) => ebpf::xdp_by_hash(&tree, self),
