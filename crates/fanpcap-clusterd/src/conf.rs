@@ -175,7 +175,7 @@ impl Conf {
     pub fn load(path: &Path) -> Result<Self, Report> {
         let shown = path.display().to_string();
         let text = read(path).map_err(|why| {
-            let hint = format!("name another file, or write {PATH}: cluster.conf(5)");
+            let hint = format!("name another file, or create {PATH} (see cluster.conf(5))");
             Fault::new("config-unreadable", why).hint(hint).unplaced()
         })?;
         Self::parse(&text, &shown)

@@ -22,7 +22,7 @@ use crate::keyring::Keyring;
 pub use analyzer_queue::Shipped;
 use analyzer_queue::{AnalyzerQueue, RetiredQueue};
 
-/// Maximum number of queues for analyzers of earlier lists. Each keeps at most 256 MiB of records.
+/// Maximum number of queues of analyzers no longer listed. Each keeps at most 256 MiB of records.
 const RETIRED: usize = 8;
 
 /// How records get to an analyzer.

@@ -1,4 +1,4 @@
-//! Counts a node's captured packets that never came.
+//! Counts the packets that a node captured and that never reached the analyzer.
 //!
 //! When an agent is killed, packets that it had read but not sent are lost. No gap in the records'
 //! numbers shows this loss. So whenever traffic stops, the analyzer compares the packets that the

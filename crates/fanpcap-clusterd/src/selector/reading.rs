@@ -28,8 +28,8 @@ impl Selector {
     /// Reads all counters.
     pub fn counts(&self) -> Counts {
         let tables = [self.counted(0), self.counted(1)];
-        // Lost packets are read after the packets of buckets, so that no difference is too large: a
-        // packet is counted for its bucket first, and then as lost or filtered.
+        // A packet is counted for its bucket first, and then as lost or filtered. So lost packets
+        // are read last: then a bucket's packets minus its lost packets are never too many.
         let lost = self.counters(counts::lost(self.lanes));
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);

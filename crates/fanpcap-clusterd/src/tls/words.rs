@@ -45,7 +45,7 @@ const MIXED: &str = "one side has certificates, the other one has 'key_file' alo
 fn of_certificate(error: &CertificateError) -> Option<&'static str> {
     Some(match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "has expired: give it a new one ('records_certificate') and send it SIGHUP"
+            "has expired: set a new one there ('records_certificate'), then send SIGHUP"
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "is not valid yet: compare the clocks"

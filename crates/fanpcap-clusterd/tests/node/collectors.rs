@@ -151,8 +151,8 @@ impl Cluster {
         lost(&state).context("a count")
     }
 
-    /// Waits until the number of lost messages no longer grows: a message that is not full is sent
-    /// within half a second, and the analyzer's state is up to one second old.
+    /// Waits until the number of lost messages stays the same for 2.5 s. Until then, the last
+    /// message may be up to half a second late, and the analyzer's state up to one second old.
     fn await_lost(&self) -> Result<u64> {
         let mut last = 0;
         await_for("lost messages", LIMIT, || {

@@ -132,7 +132,7 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// A packet in a file: its time stamp in nanoseconds, its length on the wire, its captured bytes.
 type Stored<'a> = (u64, u32, &'a [u8]);
 
-/// The packets at the end of these bytes, the last first. A block that was cut off is left out.
+/// The last packets of `bytes`, from the last to the first, without a packet that was cut off.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     let cuts = (0..=BLOCK.min(bytes.len())).step_by(4);
     let mut parts = cuts.map(|cut| &bytes[..bytes.len() - cut]);

@@ -1,4 +1,4 @@
-//! The four figures of each bucket: according to tcpdump's packets, and according to the analyzer.
+//! Each bucket's offered, captured, doubled and lost packets, by tcpdump and by the analyzer.
 
 use std::fs;
 use std::path::Path;

@@ -4,9 +4,9 @@ use super::*;
 
 const MILLISECOND: u64 = SECOND / 1000;
 
-/// The time between three nodes' sightings of a beacon, if the nodes' clocks are ahead by these
-/// nanoseconds. Node 1 sees each beacon half a second before its report, node 2 sees it 3 ms later,
-/// and node 3 sees it 7 ms later.
+/// The time from the first to the last of three nodes' sightings of a beacon. `ahead` says by how
+/// many nanoseconds the nodes' clocks are ahead. Node 1 sees each beacon half a second before its
+/// report, node 2 sees it 3 ms later, and node 3 sees it 7 ms later.
 fn apart(ahead: [i64; 3]) -> Option<u64> {
     let mut both = Both::new(Part::WHOLE);
     for seconds in 0..5u64 {
