@@ -81,7 +81,7 @@ impl LossAccount {
     /// An account of the reports that nodes send to this listener.
     ///
     /// # Errors
-    /// The clock is set to a time before 1970.
+    /// Fails if the clock is set to a time before 1970.
     pub(crate) fn open(listener: TcpListener) -> Result<Self> {
         let (to, reports) = channel();
         thread::spawn(move || {
@@ -111,7 +111,7 @@ impl LossAccount {
     /// `since`.
     ///
     /// # Errors
-    /// A report is wrong.
+    /// Fails if a report is wrong.
     pub(crate) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
         let mut newer = Vec::new();
         while let Ok(report) = self.reports.try_recv() {
@@ -179,7 +179,7 @@ fn take_reports(mut stream: TcpStream, to: &Sender<io::Result<Report>>) -> io::R
 /// Nanoseconds since 1970.
 ///
 /// # Errors
-/// The clock is set to a time before 1970.
+/// Fails if the clock is set to a time before 1970.
 pub(crate) fn now_ns() -> Result<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(u64::try_from(since.as_nanos())?)

@@ -56,7 +56,7 @@ impl Stage {
     /// calling thread moves to a namespace of its own.
     ///
     /// # Errors
-    /// A program is not installed or can't be started.
+    /// Fails if a program is not installed or can't be started.
     pub(crate) fn new() -> Result<(Self, TcpListener)> {
         let mirror = Mirror::new(0)?;
         for member in MEMBERS {
@@ -92,7 +92,7 @@ impl Stage {
     /// otherwise.
     ///
     /// # Errors
-    /// The coordinator can't be started.
+    /// Fails if the coordinator can't be started.
     pub(crate) fn start_coordinator(&mut self) -> Result<()> {
         let name = format!("coordinator{}", self.coordinators.len());
         let mut command = self.program(&name, "coordinator")?;
@@ -103,7 +103,7 @@ impl Stage {
     /// Kills the coordinator that leads, and returns its name.
     ///
     /// # Errors
-    /// No coordinator leads.
+    /// Fails if no coordinator leads.
     pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
         let of_process = |child: &&mut Child| name.ends_with(&format!("/{}", child.id()));
@@ -117,7 +117,7 @@ impl Stage {
     /// The name of the coordinator that leads: its machine and its process id.
     ///
     /// # Errors
-    /// etcd does not answer.
+    /// Fails if etcd does not answer.
     pub(crate) fn leader(&self) -> Result<Option<String>> {
         Ok(self.keys.borrow_mut().look()?.leader)
     }
@@ -125,7 +125,7 @@ impl Stage {
     /// The cluster's selection, from the present topology.
     ///
     /// # Errors
-    /// The cluster has no topology yet.
+    /// Fails if the cluster has no topology yet.
     pub(crate) fn selection(&self) -> Result<Selection> {
         let view = self.keys.borrow_mut().look()?.view;
         let (_, topology) = view.topology.context("no topology")?;
@@ -135,7 +135,7 @@ impl Stage {
     /// Adds a node: a namespace behind the mirror port, with an agent.
     ///
     /// # Errors
-    /// The namespace can't be created, or the agent can't be started.
+    /// Fails if the namespace can't be created, or the agent can't be started.
     pub(crate) fn add_node(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         let mut agent = self.program(&agent_name(node), "node")?;
@@ -152,7 +152,7 @@ impl Stage {
     /// pass the selection.
     ///
     /// # Errors
-    /// The node gets no topology in time, or tcpdump does not begin.
+    /// Fails if the node gets no topology in time, or tcpdump does not begin.
     pub(crate) fn read(&mut self, node: usize) -> Result<()> {
         let log = self.log(&agent_name(node));
         await_for("the node's topology", PATIENCE, || {
@@ -186,7 +186,7 @@ impl Stage {
     /// reach the node's port.
     ///
     /// # Errors
-    /// The node does not run.
+    /// Fails if the node does not run.
     pub(crate) fn kill_node(&mut self, node: usize) -> Result<()> {
         let Node { agent, reader } = &mut self.nodes[node];
         for child in [agent, reader] {
@@ -200,7 +200,7 @@ impl Stage {
     /// Drains the node: it gets no buckets from now on.
     ///
     /// # Errors
-    /// etcd does not accept the change.
+    /// Fails if etcd does not accept the change.
     pub(crate) fn drain(&self, node: NodeId) -> Result<()> {
         self.keys.borrow_mut().change(&OperatorChange::Drain(node))
     }
@@ -209,7 +209,7 @@ impl Stage {
     /// acknowledged.
     ///
     /// # Errors
-    /// No such topology came before the time limit.
+    /// Fails if no such topology comes before the time limit.
     pub(crate) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
             let view = self.keys.borrow_mut().look()?.view;
@@ -233,7 +233,7 @@ impl Stage {
     /// The numbers of the packets in each node's file. Waits until the files no longer grow.
     ///
     /// # Errors
-    /// The files still grow at the time limit.
+    /// Fails if the files still grow at the time limit.
     pub(crate) fn captured(&self) -> Result<Vec<Vec<u64>>> {
         let files = || (0..self.nodes.len()).map(|node| self.capture(node));
         let len = |file: PathBuf| file.metadata().map_or(0, |it| it.len());
@@ -295,7 +295,7 @@ impl Stage {
     /// Ends all processes, and detaches the selections from the nodes' devices.
     ///
     /// # Errors
-    /// A selection can't be detached.
+    /// Fails if a selection can't be detached.
     fn end(&mut self) -> Result<()> {
         let nodes = self.nodes.iter_mut();
         let of_nodes = nodes.flat_map(|node| [node.agent.take(), node.reader.take()]);
