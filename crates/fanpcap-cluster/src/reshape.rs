@@ -262,7 +262,7 @@ fn keep_initial(current: &Topology, changed: Selection) -> Selection {
 }
 
 /// The members with their slots. Members keep their slots, and newcomers get the lowest free slots.
-/// The slots of all present nodes are not free, because these nodes are in the next union.
+/// The slots of present nodes are not free, because these nodes are in the next union.
 fn entries(current: Option<&Topology>, members: &[Member]) -> Vec<NodeEntry> {
     let present = current.map_or(&[][..], |topology| &topology.nodes);
     let mut taken: BTreeSet<Slot> = present.iter().map(|entry| entry.slot).collect();

@@ -54,7 +54,7 @@ pub(super) struct TopologyHistory {
 }
 
 impl TopologyHistory {
-    /// Takes a topology. Drops it if it is not newer than all known ones.
+    /// Takes a topology, if it is newer than all known ones.
     pub(super) fn follow(&mut self, revision: Revision, topology: Topology) {
         if self.newest().is_some_and(|newest| newest >= revision) {
             return;

@@ -45,7 +45,7 @@ pub enum Incoming {
     Challenged(Peer),
     /// This peer has just sent an unreadable topology of this revision ([`Cause::Body`]).
     Unreadable(Peer, Revision),
-    /// The sender must get this datagram. The message needs no other action.
+    /// Send this datagram to the message's sender. Nothing else is to be done.
     Answer(Vec<u8>),
 }
 

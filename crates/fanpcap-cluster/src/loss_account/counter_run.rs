@@ -55,7 +55,7 @@ pub(super) struct CounterRun {
     /// The packets captured, and those shared by unions, before each bucket's present interval.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
-    /// Packets that the run captured in each interval by a topology that may have been replaced.
+    /// In each interval, packets captured while the node's topology may have been replaced.
     pub(super) stale: Box<Counts>,
     /// For each bucket, whether the node may have had it in its present interval.
     pub(super) had: Box<Flags>,

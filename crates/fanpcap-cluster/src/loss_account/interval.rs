@@ -30,7 +30,7 @@ pub(super) struct RunParts {
     unreported: i64,
     /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
     out_of_turn: Option<i64>,
-    /// Whether a node that may have had the bucket may have missed packets.
+    /// Whether a possible owner of the bucket may have missed packets.
     is_partial: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct RunPart {
     pub(super) had: bool,
     /// Whether the run has ended. Then all uncertain packets came after its last report.
     pub(super) is_ended: bool,
-    /// Whether the node may have been out of turn. Then its buckets had other packets.
+    /// Whether the node may have been out of turn. Then it assigned packets to wrong buckets.
     pub(super) is_out_of_turn: bool,
     /// Whether the node certainly saw all packets that the cluster was offered.
     pub(super) saw_all: bool,
@@ -70,7 +70,7 @@ impl RunParts {
         self.is_partial |= part.had && (part.is_ended || !part.saw_all);
     }
 
-    /// Whether a node that may have had the bucket may have missed packets.
+    /// Whether a possible owner of the bucket may have missed packets.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }

@@ -6,8 +6,8 @@ use super::counter_run::{CounterRun, ReportsAround};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// A port is different if its node sees both more and fewer packets than the median, by at least
-/// this many millionths of the median.
+/// A port is different if its node sees more packets than the median in some buckets and fewer in
+/// others, and both sums are at least this many millionths of the median.
 const DIFFERENT: i64 = 2_000;
 
 /// A port is surplus if its node sees this many millionths of the median more than the median. The
@@ -111,7 +111,7 @@ fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median. Of two middle numbers, the greater one: half of the ports may lose packets.
+/// The median. Of two middle numbers, takes the greater one: half of the ports may lose packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

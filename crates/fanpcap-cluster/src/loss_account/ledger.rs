@@ -18,8 +18,8 @@ use crate::topology::{NODES, Topology};
 /// A ledger's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerSettings {
-    /// The upper limit of the difference of nodes' clocks plus the delay until a packet is counted,
-    /// in nanoseconds. If all nodes see beacons, the ledger measures this time instead.
+    /// Upper limit, in nanoseconds, of the sum of the difference of nodes' clocks and the delay
+    /// until a packet is counted. If all nodes see beacons, the ledger measures this sum instead.
     pub skew: u64,
     /// When the ledger begins, in nanoseconds since 1970. The ledger leaves out earlier packets.
     pub begin: u64,
@@ -189,8 +189,8 @@ impl Ledger {
     }
 
     /// Notes that a node is dead since `at`, in nanoseconds since 1970. `captured` counts its
-    /// captured packets, if they went to an analyzer. If not, the node may have captured, after its
-    /// last report, all packets of the buckets that it had by that report's or a newer topology.
+    /// captured packets, if they went to an analyzer. If not, it is unknown how many packets of its
+    /// buckets the node captured after its last report.
     pub fn end(&mut self, node: NodeId, at: u64, captured: Option<Box<Spans>>) {
         let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();
         if let Some(run) = self.runs.iter_mut().find(of_node) {

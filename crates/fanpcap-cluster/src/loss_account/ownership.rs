@@ -29,7 +29,7 @@ pub(super) struct Ownership {
 }
 
 impl Ownership {
-    /// Takes a topology. Returns the previous one's revision; `None` if `revision` is not newer.
+    /// Takes a topology. Returns the previous topology's revision; `None` if this one is not newer.
     pub(super) fn follow(&mut self, revision: Revision, topology: Topology) -> Option<Revision> {
         let before = self.topologies.back();
         let newest = before.map_or(Revision(0), |known| known.revision);
@@ -169,7 +169,7 @@ mod tests {
     fn a_topology_that_was_not_seen_may_have_given_any_bucket_to_any_node() {
         let mut ownership = Ownership::default();
         ownership.follow(Revision(1), topology(1, 0, None));
-        // The topology between these two may be a union with another new owner.
+        // A topology is missing between these two. It may be a union with another new owner.
         ownership.follow(Revision(3), topology(3, 0, Some(2)));
         assert_eq!(had(&ownership, 1), [None; 3]);
         assert_eq!(had(&ownership, 2), [None; 3]);

@@ -16,7 +16,7 @@ pub struct Beacon {
     pub seen: u64,
 }
 
-/// The fields of a report besides the counts by bucket. All counts are 0 at the time `since`.
+/// The fields of a report except the counts by bucket. All counts were 0 at the time `since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// The node.

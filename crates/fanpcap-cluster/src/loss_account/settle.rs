@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets since the time from which all have reports.
+    /// Gives each live node its verdict, by the packets that came since all nodes have reports.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();

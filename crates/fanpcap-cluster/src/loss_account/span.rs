@@ -41,7 +41,7 @@ impl Span {
         }
     }
 
-    /// The same span, for a number that is not negative.
+    /// The same span, with limits that are not below 0.
     pub fn not_negative(self) -> Self {
         Self {
             least: self.least.max(0),

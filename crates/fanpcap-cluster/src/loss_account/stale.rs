@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use crate::identity::Revision;
 
 impl Ledger {
-    /// Finds a node's pairs of successive reports with a replaced topology: another node already
-    /// had a newer one. Packets captured between the two reports may be captured twice.
+    /// Finds pairs of a node's successive reports between which the node may have followed an older
+    /// topology than another node. Packets captured between the two may be captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
         // All reports of the other nodes until this time have come.
@@ -92,7 +92,7 @@ impl Ledger {
 
 /// Upper limit of the packets of a bucket that a run captured between two of its reports. If the
 /// later report has not come, the run may have captured any number of packets. An ended run
-/// captured none after its last report, unless it owned the bucket.
+/// captured no packets after its last report, unless it owned the bucket.
 fn captured(run: &CounterRun, around: &ReportsAround<'_>, bucket: usize) -> u64 {
     let is_open = run.end.as_ref().is_none_or(|end| end.owned[bucket]);
     if around.after.is_none() && is_open {

@@ -102,7 +102,7 @@ fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
 }
 
 /// Two coordinators lead at the same time. Without a majority of coordinators the embedded engine
-/// can't prevent this (decision 32), but the account shows how many packets it may have cost.
+/// can't prevent this (decision 32), but the account shows how many packets this may have cost.
 #[test]
 fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
     for seed in 0..20 {

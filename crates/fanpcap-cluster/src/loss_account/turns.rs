@@ -44,7 +44,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // What a new run lacks is found when its node becomes an observer.
+                // The packets that a new run lacks are found when its node becomes an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

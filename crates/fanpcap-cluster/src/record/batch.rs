@@ -187,8 +187,8 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
-    /// Gives the newest batch's number to the next batch, because the newest batch is not sent: no
-    /// analyzer must wait for it. Record numbers are not reused, so its records count as lost.
+    /// Gives the newest batch's number to the next batch. The newest batch is not sent, and
+    /// analyzers must not wait for it. Record numbers are not reused, so its records count as lost.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }

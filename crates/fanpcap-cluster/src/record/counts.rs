@@ -101,8 +101,8 @@ pub struct CountsDecoder {
 }
 
 impl CountsDecoder {
-    /// Reads the connection's next report. Also returns the part of the buckets that the report
-    /// has. The counts of other buckets are 0.
+    /// Reads the connection's next report. Also returns which part of the buckets the report has.
+    /// The counts of other buckets are 0.
     ///
     /// # Errors
     /// Fails if the message is not a report, or has another part than the previous report. Then no

@@ -111,8 +111,8 @@ fn slots_do_not_keep_the_memory_of_every_burst() {
         analyzer.take(&Batch::decode(&bytes).unwrap(), now).unwrap();
         analyzer.release(now, |_| ());
     }
-    // At each time, the records of the last half second wait, in about 200 of the 4096 slots. All
-    // slots had records before.
+    // At any time, the records of half a second wait, in about 200 of the 4096 slots. All slots had
+    // records before.
     assert!(analyzer.timeline.slots_with_memory() < 400);
 }
 

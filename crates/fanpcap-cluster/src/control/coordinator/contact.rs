@@ -79,8 +79,8 @@ impl CoordinatorEnd {
     }
 
     /// Whether more nodes would be served if this standby led. This is so if the nodes that have
-    /// asked it for a while are more than the nodes that it does not hear. So each change of the
-    /// leader serves more nodes, and two coordinators do not take the lead from each other.
+    /// asked it for a while outnumber the nodes that it does not hear. So each change of the leader
+    /// serves more nodes, and two coordinators do not take the lead from each other.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);

@@ -20,7 +20,7 @@
 //!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
-//! hears both follows the one with the greater term. The node sends this term to the other one.
+//! hears both follows the one with the greater term. It sends this term to the other leader.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

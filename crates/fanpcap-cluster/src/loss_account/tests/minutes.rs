@@ -212,7 +212,7 @@ fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     assert_eq!(cluster.verdict(), Verdict::Sound);
 }
 
-/// A port that continues to lose packets stays lossy, and its rate is right.
+/// A port that continues to lose packets stays lossy, and the verdict has the right rate.
 #[test]
 fn a_port_that_goes_on_losing_stays_named() {
     let mut cluster = Cluster::new(2);
@@ -257,7 +257,7 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
 
 #[test]
 fn a_blind_port_without_traffic_or_company_is_not_named_for_ever() {
-    // Once all traffic stops. Once the port sees packets again, but the other nodes are gone.
+    // Two cases: no more traffic; or the port sees packets again, but the other nodes are gone.
     for is_alone in [false, true] {
         let mut cluster = Cluster::new(3);
         cluster.until((10, 0), |it| it == Verdict::Blind);

@@ -16,7 +16,7 @@ impl Model {
                 .filter(|item| item.0 <= account.time && item.1 == bucket);
             i64::try_from(there.count()).unwrap()
         };
-        // No report has what a silent node captures while it counts as dead.
+        // What a silent node captures while it counts as dead is in no report.
         let is_silent = self.nodes.iter().any(|node| node.runs && node.is_ended);
         for (bucket, row) in account.buckets.iter().enumerate().take(USED) {
             let offered = until(&self.offered, bucket);
