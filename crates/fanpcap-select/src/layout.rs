@@ -36,8 +36,8 @@ pub mod control {
     /// use: 1 if there is such a change, the place in the tables, the new claim, and the bucket's
     /// values in [`SUMS`] and [`SHARED`] after the change.
     pub const CHANGE: usize = 512;
-    /// The numbers of beacons, 64 bits each, at the beacon's sequence modulo [`in_line::NUMBERS`];
-    /// 0 if no number was announced.
+    /// The numbers of beacons, 64 bits each. A beacon's number is at its sequence modulo
+    /// [`in_line::NUMBERS`]; 0 if no number was announced.
     pub const BEACONS: usize = 1024;
     /// The numbers of topology updates, stored like those of beacons.
     pub const UPDATES: usize = 2048;

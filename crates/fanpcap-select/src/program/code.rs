@@ -24,7 +24,7 @@ impl Program {
         }
     }
 
-    /// Adds 1 to a cause. Clobbers r1 and r2.
+    /// Adds 1 to the counter of a cause. Clobbers r1 and r2.
     pub(super) fn count(&self, asm: &mut Assembler, cause: usize) {
         let [shared, lane] = asm.labels();
         self.lane(asm, R2, shared);

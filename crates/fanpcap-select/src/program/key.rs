@@ -101,7 +101,7 @@ fn v4(asm: &mut Assembler) {
     asm.jump_if(R9.at_most(R1), done);
     asm.alu(Op::Sub, R9, R1);
     payload(asm, PAYLOAD, KEY + 12);
-    // No jump comes here, because the walk has found a complete header.
+    // Nothing jumps to `cut`, because the walk has found a complete header.
     asm.bind(cut);
     asm.bind(done);
 }
