@@ -169,7 +169,7 @@ impl Client {
         self.call("/v3/kv/range", &keys.fields())
     }
 
-    /// Replaces the value whose mod revision is `replaces`. With 0, the key must not exist yet.
+    /// Replaces the value whose mod revision is `replaces`; 0 if the key must not exist yet.
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call. The value may be stored
@@ -204,7 +204,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call. etcd may have done the
-    /// transaction. `conditions` should be false after it, so that a repeat does nothing.
+    /// transaction. It should make `conditions` false, so that a repeat does nothing.
     pub fn txn(
         &self,
         conditions: &[Compare],

@@ -172,7 +172,7 @@ impl CoordinatorLink {
     }
 
     /// Writes a topology, if this coordinator leads and the topology in etcd still has the revision
-    /// `replaces`; `None` if there must be no topology yet.
+    /// `replaces`. If `replaces` is `None`, there must be no topology yet.
     ///
     /// # Errors
     /// See [`WriteError`]. Only with [`WriteError::Unknown`] may the topology have been written.

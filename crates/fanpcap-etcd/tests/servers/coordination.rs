@@ -240,7 +240,7 @@ fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<
             matches!(&said[..], [one] if one.contains("can't be read")),
             "{said:?}"
         );
-        // The first coordinator must not stand again by itself.
+        // The first coordinator must not stand for election again by itself.
         let begun = Instant::now();
         while begun.elapsed() < TTL * 2 {
             ensure!(!first.poll(Duration::from_millis(20))?.leads);
