@@ -86,7 +86,7 @@ impl Message {
     }
 }
 
-/// Encodes a length. The maximum length of a message bounds it.
+/// Encodes a length, which is at most the maximum length of a message.
 fn short(len: usize) -> [u8; 2] {
     u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
 }

@@ -23,7 +23,7 @@ pub(crate) const SECTION: Template = Template {
 };
 
 pub(crate) const SELECTION_SEQUENCE_ID: Field = (301, 8);
-/// The element has 64 bits, but is sent in fewer bytes (RFC 7011, 6.2). So is the digest.
+/// Like the digest, the element has 64 bits, but is sent in fewer bytes (RFC 7011, 6.2).
 pub(crate) const SELECTOR_ID: Field = (302, 2);
 
 /// The value of `dataLinkFrameType` for Ethernet.
