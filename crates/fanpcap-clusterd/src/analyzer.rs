@@ -114,9 +114,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let rotation = rotation(arguments)?;
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
-        listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;
+        listen.context("no address to listen on: set --listen, or 'analyzers' in the settings")?;
     let part = Part::of(listen, &conf.analyzers).with_context(|| {
-        format!("{listen} is none of 'analyzers' in the settings: name one of them with --listen")
+        format!("{listen} is not in 'analyzers' in the settings: set --listen to an address there")
     })?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Analyzer)?;
@@ -244,7 +244,7 @@ fn loop_settings<'a>(
             seed: seed(clock.now()),
             begin: clock.now(),
         },
-        // DiCAP's datagrams do not say which node's packets they have.
+        // A DiCAP datagram does not say which node captured its packets.
         analyzed: conf.mode == Mode::Capture
             && !matches!(conf.transport, RecordTransport::Dicap(_)),
         offline: OFFLINE,

@@ -142,7 +142,7 @@ impl AnalyzerLoop {
         let now = self.clock.now();
         if self.node_reports.follow(part, &self.analyzer, now) {
             self.analyzer.count_from(now);
-            streams::note("fanpcap analyzer: the account begins again, with other buckets\n");
+            streams::note("fanpcap analyzer: its buckets changed, so its account begins again\n");
         }
     }
 
@@ -202,8 +202,8 @@ impl AnalyzerLoop {
                 Ok(batch) => {
                     // `take` counts a refusal. The sender need not send a refused batch again.
                     let _ = self.analyzer.take(&batch, now);
-                    // A connection delivers batches in order. So the batches before this one have
-                    // come, or the node lost them, or a previous analyzer took them.
+                    // A connection delivers batches in order. So each earlier batch has come, was
+                    // lost by the node, or was taken by a previous analyzer.
                     let due = self.analyzer.due(&batch.head);
                     self.pending_acks
                         .add(due, &message.lacks, batch.origin.sequence);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fanpcap_linux::wait::clock;
 
-/// A second in nanoseconds. If the clock is set by less than this, there is no report.
+/// A second in nanoseconds. A smaller change of the clock is not reported.
 const SECOND: u64 = 1_000_000_000;
 
 /// The time of day at the start, plus a monotonic clock. So setting the machine's clock neither
@@ -43,7 +43,7 @@ impl ClockJumps {
         Self { clock, reported: 0 }
     }
 
-    /// A message to the operator if the machine's clock was set. The clock now shows `machines`.
+    /// A message to the operator if the machine's clock, which now shows `machines`, was set.
     pub(super) fn due(&mut self, machines: u64) -> Option<String> {
         // The difference in two's complement is also right if the clock was set back.
         let ahead = machines.wrapping_sub(self.clock.now()) as i64;
@@ -63,7 +63,7 @@ impl ClockJumps {
     }
 }
 
-/// A time in nanoseconds since 1970 as RFC 3339 writes it, in UTC, to the second.
+/// Formats nanoseconds since 1970 as RFC 3339 says: in UTC, to the second.
 pub(super) fn rfc3339(time: u64) -> String {
     clock::rfc3339(time / SECOND)
 }

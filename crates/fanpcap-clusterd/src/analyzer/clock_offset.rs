@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(odd(&[node(1, 500), this]), [node(1, 500)]);
         let nodes = [node(1, 0), node(2, -500), node(3, 4), this];
         assert_eq!(odd(&nodes), [node(2, -500)]);
-        // The result names this machine's clock.
+        // `None` is this machine's clock.
         assert_eq!(odd(&[node(1, 500), node(2, 502), this]), [(None, -500)]);
     }
 

@@ -15,8 +15,8 @@ pub(super) const UNPROVEN: usize = 256;
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
 const ENDING: usize = 32;
 
-/// No limit ends a connection of a network that has at most this many: a node's connection, and an
-/// earlier connection of the node that broke unnoticed.
+/// The limits never end a connection of a network with at most this many: a node may have its
+/// connection, and an earlier connection that broke unnoticed.
 const FEW: usize = 2;
 
 /// The slots for connections.

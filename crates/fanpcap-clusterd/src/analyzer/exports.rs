@@ -87,7 +87,7 @@ pub(super) struct Exports {
     to: Option<SyncSender<ExportMessage>>,
     thread: Option<JoinHandle<()>>,
     waiting: Vec<OwnedPacket>,
-    /// The newest topology, as long as the thread does not have it.
+    /// The newest topology, until the thread has it.
     topology: Option<(Revision, Selection)>,
     exported: Arc<Exported>,
 }

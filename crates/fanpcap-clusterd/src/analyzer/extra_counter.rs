@@ -88,6 +88,6 @@ pub(super) const DICAP_MISSING: ExtraCounter = ExtraCounter {
     ..counter(
         "dicap_missing",
         "fanpcap_analyzer_dicap_missing_headers",
-        "Packets that nodes have captured, less the headers that came.",
+        "Packets that nodes have captured, minus the headers that came.",
     )
 };

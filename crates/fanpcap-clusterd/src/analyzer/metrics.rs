@@ -113,20 +113,20 @@ impl Metrics {
             },
             Family {
                 name: "fanpcap_analyzer_node_sound",
-                help: "1 if the node sees what the others see.",
+                help: "1 if the node's port gets the packets that other nodes' ports get.",
                 kind: Kind::Gauge,
                 samples: each(&|it| Number::Whole(u64::from(it.verdict == Verdict::Sound))),
             },
             Family {
                 name: "fanpcap_analyzer_node_mirror_loss_ppm",
-                help: "How many of a million packets the node's lossy port did not give it, in the \
+                help: "How many of a million packets a lossy port did not give to its node, in the \
                        last five minutes.",
                 kind: Kind::Gauge,
                 samples: each(&|it| Number::Whole(it.verdict.lost_parts().into())),
             },
             Family {
                 name: "fanpcap_analyzer_node_mirror_lost_packets",
-                help: "Packets that the node's port did not give it, when traffic last stopped.",
+                help: "Packets that the port had not given to the node when traffic last stopped.",
                 kind: Kind::Gauge,
                 samples: each(&|it| Number::Signed(it.mirror)),
             },
@@ -138,13 +138,13 @@ impl Metrics {
             },
             Family {
                 name: "fanpcap_analyzer_node_ring_lost_packets_total",
-                help: "Packets of the node that found its ring full, according to its reports.",
+                help: "Packets that the node lost because its ring was full, by its own report.",
                 kind: Kind::Counter,
                 samples: each(&|it| Number::Whole(it.ring)),
             },
             Family {
                 name: "fanpcap_analyzer_node_export_lost_packets_total",
-                help: "Packets that the node captured and that did not come.",
+                help: "Packets that the node captured, but that did not reach the analyzer.",
                 kind: Kind::Counter,
                 samples: each(&|it| Number::Whole(export(it))),
             },
@@ -157,37 +157,37 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 8] {
     [
         (
             "fanpcap_analyzer_offered_packets_least",
-            "Packets that reached the port of a node, at least.",
+            "Lower bound of the packets that reached the port of a node.",
             total.offered.least,
         ),
         (
             "fanpcap_analyzer_offered_packets_most",
-            "Packets that reached the port of a node, at most.",
+            "Upper bound of the packets that reached the port of a node.",
             total.offered.most,
         ),
         (
             "fanpcap_analyzer_lost_packets_least",
-            "Packets that no node captured, at least.",
+            "Lower bound of the packets that no node captured.",
             total.lost.least,
         ),
         (
             "fanpcap_analyzer_lost_packets_most",
-            "Packets that no node captured, at most.",
+            "Upper bound of the packets that no node captured.",
             total.lost.most,
         ),
         (
             "fanpcap_analyzer_doubled_packets_least",
-            "Packets that a second node captured, at least.",
+            "Lower bound of the packets that a second node captured.",
             total.doubles.least,
         ),
         (
             "fanpcap_analyzer_doubled_packets_most",
-            "Packets that a second node captured, at most.",
+            "Upper bound of the packets that a second node captured.",
             total.doubles.most,
         ),
         (
             "fanpcap_analyzer_mirror_lost_packets",
-            "Packets that the ports of live nodes did not give them.",
+            "Packets that the ports of live nodes did not give to these nodes.",
             status.mirror(),
         ),
         (
@@ -204,12 +204,12 @@ fn counts(status: &Status) -> Vec<Metric> {
     let mut counts = vec![
         (
             "fanpcap_analyzer_ring_lost_packets_total",
-            "Packets that found a node's ring full.",
+            "Packets that nodes lost because a ring was full.",
             status.account.ring,
         ),
         (
             "fanpcap_analyzer_export_lost_records_total",
-            "Packets that nodes captured and that did not come.",
+            "Packets that nodes captured, but that did not reach the analyzer.",
             counters.export_lost,
         ),
         (
@@ -224,12 +224,12 @@ fn counts(status: &Status) -> Vec<Metric> {
         ),
         (
             "fanpcap_analyzer_refused_messages_total",
-            "Messages and connections that were refused: garbage, another cluster's, forged.",
+            "Refused messages and connections: garbage, forged, or from another cluster.",
             status.refused + counters.refused_batches,
         ),
         (
             "fanpcap_analyzer_crowded_batches_total",
-            "Batches that were refused: more nodes or sessions than an analyzer follows.",
+            "Batches refused because an analyzer can't follow more nodes or sessions.",
             counters.crowded_batches,
         ),
     ];

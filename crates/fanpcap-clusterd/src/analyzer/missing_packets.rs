@@ -11,7 +11,7 @@ use fanpcap_cluster::loss_account::Counts;
 /// The packets that a node captured since its counters were 0, and that never came.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
-    /// The captured packets by the newest report, and when a report first had these numbers.
+    /// The newest report's captured packets, and the time of the first report with these numbers.
     captured: Box<Counts>,
     first: u64,
     /// Only for counters that are older than the account: how many packets had not come when

@@ -27,7 +27,7 @@ pub(super) struct NodeReports {
     newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// How many captured packets never came, by counters that were reset later.
+    /// How many captured packets never came, according to counters that were reset since.
     past: u64,
     /// For each node that has been silent for long, how many of its record numbers are missing.
     silent: BTreeMap<NodeId, u64>,
@@ -55,8 +55,8 @@ struct Start {
     captured: Box<Counts>,
     /// Of `captured`, the packets that had come before the first report.
     first: Box<Counts>,
-    /// The packets that had come when all of `captured` had arrived. The difference to `first` is
-    /// the packets that were on their way at the first report.
+    /// The packets that had come when all of `captured` had arrived. Those that are not in `first`
+    /// were on their way at the first report.
     second: Option<Box<Counts>>,
     /// When the first report was made, by the node's clock.
     stamp: u64,
@@ -108,8 +108,8 @@ impl NodeReports {
     }
 
     /// Takes a node's report of a part of the buckets. The report came at `now`, in nanoseconds
-    /// since 1970. If the node has another list of analyzers, its report is of another part, until
-    /// node and analyzer have the newest list.
+    /// since 1970. A node with another list of analyzers reports another part, until both have the
+    /// newest list.
     pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
         if part != self.part {
             return;

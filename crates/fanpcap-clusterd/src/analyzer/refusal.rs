@@ -101,7 +101,7 @@ impl Ended {
             // A TLS handshake begins with these bytes (RFC 8446, section 5.1).
             MessageError::Magic if bytes.starts_with(&[22, 3]) => Self::Refused(
                 Reason::Key,
-                "it speaks TLS: set the same 'key_file' in cluster.conf on both sides".to_owned(),
+                "the node uses TLS: set the same 'key_file' in both cluster.conf files".to_owned(),
             ),
             MessageError::Magic => Self::foreign(),
             MessageError::Kind(_) | MessageError::Length(_) | MessageError::Body => {

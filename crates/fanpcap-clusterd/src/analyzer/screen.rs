@@ -8,7 +8,7 @@ use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 use super::clock::rfc3339;
 use super::status::Status;
 
-/// Control sequences that switch to the alternate screen and hide the cursor, and that switch back.
+/// Control sequences that enter the alternate screen and hide the cursor, and that undo both.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 

@@ -19,13 +19,13 @@ const LACKING: u64 = 3_000_000_000;
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
-    /// Clocks that differ from the others, and by how many nanoseconds; `None` is this clock.
+    /// Clocks that differ from the others, and by how many nanoseconds. `None`: this machine's.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
     /// Nodes that must report, and for each the nanoseconds since its last report.
     pub(super) ages: Vec<(NodeId, u64)>,
     /// Why the topology is unknown; `None` if it is known.
     pub(super) blind: Option<String>,
-    /// For each node, the packets that it captured and that did not come.
+    /// For each node, how many captured packets did not reach the analyzer.
     pub(super) missing: BTreeMap<NodeId, u64>,
     pub(super) counters: Counters,
     pub(super) written: u64,

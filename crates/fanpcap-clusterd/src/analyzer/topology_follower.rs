@@ -1,4 +1,4 @@
-//! Follows the cluster's topology. It only reads the topology.
+//! Follows the cluster's topology, which the analyzer only reads.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;

@@ -16,7 +16,7 @@ pub(super) struct Collector {
     exporter: Exporter,
     connection: CollectorConnection,
     transport: Transport,
-    /// When a message that was not full was last sent.
+    /// When a partly filled message was last sent.
     flushed: Duration,
     /// When the templates were sent. The collector needs the templates before other records.
     opened: Duration,
@@ -75,8 +75,8 @@ impl Collector {
             .statistics(now, statistics, &mut |message| connection.send(message));
     }
 
-    /// Whether the collector lacks the selectors of this topology. If so, the caller must send them
-    /// by [`Collector::selector`]; `describe` then counts them as sent.
+    /// Whether the collector lacks the selectors of this topology. If so, `describe` counts them as
+    /// sent, and the caller must send them by [`Collector::selector`].
     pub(super) fn describe(&mut self, now: Duration, revision: Revision) -> bool {
         let is_described = self.described.is_some_and(|(last, at)| {
             let is_old = now < at || now - at >= REPEAT;
@@ -114,7 +114,7 @@ impl Collector {
         self.flushed = now;
     }
 
-    /// Packets that were sent, left out, and cut; and messages that the collector did not get.
+    /// How many packets were sent, left out and cut, and how many messages were lost.
     pub(super) fn counts(&self) -> [u64; 4] {
         let Totals {
             packets,

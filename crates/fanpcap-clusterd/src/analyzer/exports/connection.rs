@@ -51,7 +51,7 @@ pub(super) enum Outcome {
     Connected,
     /// It is time to send the templates by [`CollectorConnection::probe`].
     ProbeDue,
-    /// The collector has not refused these templates.
+    /// The collector has not refused the templates.
     Reachable,
 }
 
@@ -102,7 +102,7 @@ impl CollectorConnection {
         }
     }
 
-    /// Notices that the collector has gone, before a message is lost.
+    /// Checks whether the collector is gone, before a message is lost.
     pub(super) fn check(&mut self) {
         match &mut self.socket {
             CollectorSocket::Udp(socket, UdpState::Reachable) => {

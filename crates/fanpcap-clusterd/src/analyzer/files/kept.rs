@@ -31,7 +31,7 @@ pub(in super::super) struct Retention {
     pub(in super::super) files: Option<usize>,
     /// Maximum number of bytes of all files together.
     pub(in super::super) bytes: Option<u64>,
-    /// Minimum number of free bytes. With this limit, old files also go when the disk is full.
+    /// Minimum number of free bytes. If set, old files are also removed when the disk is full.
     pub(in super::super) free: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ impl KeptFiles {
         self.retire(None, now)
     }
 
-    /// Keeps to the limits while a file is written. `open`: its path, and its next size in bytes.
+    /// Keeps to the limits while a file is written. `open`: its path, and its size after the write.
     pub(super) fn during_file(&mut self, open: (&Path, u64), now: u64) -> io::Result<()> {
         let is_over = |most: u64| self.finished.saturating_add(open.1) > most;
         if self.retention.bytes.is_some_and(is_over) || self.lack(now)? > 0 {

@@ -158,7 +158,7 @@ fn packets_in_compressed_files_are_not_written_again() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
     let rotation = Rotation {
-        // A file has seven packets.
+        // Seven packets fill a file.
         bytes: 10_000,
         compress: true,
         ..keeping(None, None, None)
@@ -244,7 +244,7 @@ fn an_old_file_that_stays_keeps_nothing_from_being_written() {
         oldest.get_or_insert_with(|| Small::bind(open.path));
     }
     assert_eq!((files.written, files.unwritten), (40, 0));
-    // Left are the file that can't be removed and the two newest files.
+    // The file that can't be removed and the two newest files are left.
     assert_eq!(packets(&directory), 30);
 }
 
@@ -258,7 +258,7 @@ fn a_full_disk_costs_new_packets_which_are_counted_and_no_old_file() {
     put(&mut files, 20, now);
     assert_eq!((files.written, files.unwritten), (20, 0));
     let filler = small.fill();
-    // There are more attempts than files that are kept.
+    // There are more attempts than kept files.
     for attempt in 1..=10 {
         now += 2 * RETRY;
         put(&mut files, 20, now);
@@ -279,7 +279,7 @@ fn a_full_disk_costs_the_oldest_files_where_space_is_to_be_free() {
     let scratch = Scratch::new().unwrap();
     let small = Small::mount(scratch.file("small"));
     let rotation = Rotation {
-        // A file has eight packets.
+        // Eight packets fill a file.
         bytes: 10_000,
         ..keeping(None, None, Some(1))
     };
@@ -329,7 +329,7 @@ fn so_much_of_the_disk_stays_free() {
     for number in 0..200 {
         put_some(&mut files, number..number + 1, now, now + number);
         let available = fanpcap_linux::file::space::available(&small.0).unwrap();
-        // A file that begins takes one page.
+        // A new file takes one page.
         assert!(available >= free - 4096, "{number}: {available}");
     }
     assert_eq!((files.written, files.unwritten), (200, 0));

@@ -20,7 +20,7 @@ use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// Nodes may repeat the last analyzer's batches for this many nanoseconds from the first packet on.
+/// For this many nanoseconds after the first packet, nodes may repeat earlier batches.
 const LONG: u64 = 600_000_000_000;
 
 /// Every block is shorter than this. So if consecutive blocks together are at least this long, they
@@ -144,7 +144,7 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
-/// The blocks at the end of these bytes, the last first. Each block has the bytes before it.
+/// The last blocks of `bytes`, from the last to the first, each with the bytes before it.
 fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
 }
@@ -184,7 +184,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A packet's content of this length. The content looks like the blocks of packets.
+    /// A packet's content of this length, which looks like blocks of packets.
     fn content(length: usize) -> Vec<u8> {
         let mut block = vec![0; 32];
         block[..4].copy_from_slice(&PACKET.to_le_bytes());

@@ -62,7 +62,7 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
     assert!(is_ended(listen, &beginning()));
 }
 
-/// A report of another version of fanpcap, and a damaged report, do not come from strangers.
+/// The sender of another version's report, or of a damaged report, is not a stranger.
 #[test]
 fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
     let listen = free_address();

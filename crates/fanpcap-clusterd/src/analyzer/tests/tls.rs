@@ -122,7 +122,7 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     await_trouble(
         &mut analyzer_loop,
         &node,
-        "it refuses this side: its certificate has expired",
+        "it refuses this side: this side's certificate has expired",
     );
     of_node.set(None);
     await_trouble(&mut analyzer_loop, &node, "closed the connection");

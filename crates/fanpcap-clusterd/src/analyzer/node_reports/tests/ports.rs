@@ -4,8 +4,8 @@ use fanpcap_cluster::loss_account::Verdict;
 
 use super::*;
 
-/// How many packets came to a port until `seconds`: 1000 a second, or 500 a second from 10 s to 18
-/// s at a lossy port.
+/// How many packets came to a port until `seconds`: 1000 a second, but at a lossy port only 500 a
+/// second from 10 s to 18 s.
 fn came(seconds: u64, is_lossy: bool) -> u64 {
     let lost = 500 * seconds.clamp(10, 18).saturating_sub(10);
     1000 * seconds - if is_lossy { lost } else { 0 }

@@ -1,4 +1,4 @@
-//! Reports of other buckets, and missing reports.
+//! Reports about other analyzers' buckets, and missing reports.
 
 use fanpcap_buckets::Slot;
 use fanpcap_cluster::NodeEntry;
