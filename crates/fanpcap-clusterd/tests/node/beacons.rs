@@ -62,7 +62,7 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
         stage.mirror.set_loss(2, 1.0)?;
         await_line(&stage, "; node 000000a3: blind", "")?;
         stage.mirror.set_loss(2, 0.0)?;
-        // The line also has the port's history: it was blind.
+        // The line also has the port's history: the port was blind.
         await_line(
             &stage,
             "; history of node 000000a3: blind",

@@ -1,5 +1,5 @@
-//! Four collectors of other projects receive an analyzer's exports at the same time. They must
-//! write what was sent and what the analyzer has, also after they are restarted.
+//! Four collectors of other projects receive an analyzer's exports at the same time. Their data
+//! must be what was sent and what the analyzer has, also after a restart.
 
 mod sent;
 mod kinds;

@@ -91,7 +91,7 @@ fn await_members(stage: &Stage, count: usize) -> Result<()> {
 fn begun(stage: &Stage, node: usize) -> usize {
     stage
         .output(node)
-        .matches("the update in the stream began")
+        .matches("at the update in the stream, topology")
         .count()
 }
 

@@ -68,7 +68,7 @@ fn anothers_xdp_program_is_left_alone() {
 fn agents_that_come_and_go_at_once_do_not_take_each_others_places() {
     netns::within_new(|| {
         let stage = Stage::bare(4)?;
-        // Each command makes its directory, mounts the file system, and removes both again.
+        // Each command makes its directory, mounts the file system, and then removes both.
         for _ in 0..8 {
             let mut running = Vec::new();
             for node in 0..4 {

@@ -33,8 +33,8 @@ pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     Ok((least + others - spare, most + others))
 }
 
-/// Asserts that the files have a packet twice only if the analyzer counts it as unchecked, and that
-/// the number of missing packets is the number that the analyzer reports as lost.
+/// Asserts that the analyzer has counted each packet that the files have twice as unchecked, and
+/// that as many packets are missing as the analyzer reports as lost.
 pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;

@@ -207,7 +207,7 @@ mod long {
         netns::within_new(|| {
             let mut stage = Stage::new(Engine::Etcd(1), &settings())?;
             let second = Second::start(&stage)?;
-            // As in [`Stage::prepared`], the account then contains everything from its beginning.
+            // As in [`Stage::prepared`], packets that come after this are counted exactly.
             await_rest(&stage)?;
             drain(&mut stage)?;
             let _second = replace(&mut stage, second)?;

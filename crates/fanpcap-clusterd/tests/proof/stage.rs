@@ -335,8 +335,8 @@ impl Stage {
         self.await_line("an account at rest", |line| {
             let is_exact = line.is("offered", self.sent) && line.is_exact("captured");
             let same = first.as_ref().filter(|first| is_exact && line.is_as(first));
-            // The time is the account's own, because on a busy machine the analyzer may print no
-            // new line for a while.
+            // Measures by the account's own time, because on a busy machine the analyzer may print
+            // no new line for a while.
             let rested = same.map(|first| line.time().saturating_sub(first.time()));
             if rested.is_none() {
                 first = is_exact.then(|| line.clone());

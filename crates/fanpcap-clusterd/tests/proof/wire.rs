@@ -35,7 +35,7 @@ pub(crate) struct Sender {
 const FLOWS: u64 = 512;
 
 impl Sender {
-    /// Sends packets with numbers from `first` on, on a device in the calling thread's namespace.
+    /// Sends packets on a device of the calling thread's namespace, numbered from `first` on.
     pub(crate) fn start(device: &'static str, first: u64, rate: u64) -> Self {
         Self::on(&[device], first, u64::MAX, rate)
     }
