@@ -104,7 +104,7 @@ pub enum Role {
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Packets of other nodes are dropped in the driver. Own packets pass to applications.
+    /// The node drops other nodes' packets in the driver. Applications get its own packets.
     Distribution,
     /// The first bytes of the node's packets are sent to the analyzers.
     Capture,

@@ -46,8 +46,8 @@ pub trait CoordinatorSide {
     fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still has revision
-    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision. Only
-    /// with [`WriteError::Unknown`] may the topology have been written despite the error.
+    /// `replaces` (`None`: there is no topology yet). Returns the new topology's revision. After an
+    /// error other than [`WriteError::Unknown`], the topology was not written.
     fn write(
         &mut self,
         topology: &Topology,
@@ -74,8 +74,8 @@ pub trait CoordinatorSide {
         Ok(())
     }
 
-    /// Gives up the lead. A standby then takes over at once, and need not wait until this
-    /// coordinator has been silent for long enough.
+    /// Gives up the lead. A standby then takes over at once, instead of waiting until this
+    /// coordinator has been silent for long.
     fn resign(&mut self);
 }
 

@@ -35,7 +35,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use fanpcap_external::BUILD;
 use fanpcap_terminal::{complete, parse, streams};
 
-/// A capture cluster: several machines behind a mirror port share its packets.
+/// A capture cluster: several machines behind a mirror port share the port's packets.
 #[derive(Debug, Parser)]
 #[command(
     name = "fanpcap-cluster",

@@ -220,8 +220,8 @@ impl Selector {
         self.store(control::WORD, next.word());
     }
 
-    /// Makes the selection use these claims from the next topology update with an announced number
-    /// on. Replaces a table that was prepared before.
+    /// Makes the selection use these claims when a topology update with an announced number comes.
+    /// Replaces a table that was prepared before.
     pub fn prepare(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -229,13 +229,13 @@ impl Selector {
     }
 
     /// Cancels a prepared table, and waits until the BPF program processes no frame that could put
-    /// it into use. If it is already in use, it stays in use, as the control word shows.
+    /// it into use. A table that is already in use stays in use, as the control word shows.
     pub fn take_back(&self) {
         self.forget_prepared();
         bpf::wait_for_programs();
     }
 
-    /// Announces the number of the frame with this sequence. If it is 0, no such frame is accepted.
+    /// Announces the frame with this sequence. If `number` is 0, no such frame is accepted.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => control::BEACONS,

@@ -61,7 +61,7 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
     make(&mut *engine::operator_side(&conf)?, node, &change)
 }
 
-/// Makes the change. Refuses it if the cluster does not know the node, unless the change only
+/// Makes the change. For a node that the cluster does not know, only a change is allowed that
 /// undoes an earlier change.
 fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> Result<ExitCode> {
     let view = side.look()?.view;

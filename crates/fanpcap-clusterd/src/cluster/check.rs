@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// The settings, without --config
+    /// The settings, for a command line without --config
     #[arg(value_name = "FILE", hide = true, conflicts_with = "config")]
     file: Option<PathBuf>,
     /// Prints the problems of this machine as JSON, for `fanpcap doctor`

@@ -162,7 +162,7 @@ impl Facts {
             effect: "distorts",
             place: "this machine".to_owned(),
             what: "no time service keeps the clock in step with other machines' clocks".to_owned(),
-            why: "time stamps decide the order of packets of several nodes, and which are doubles",
+            why: "time stamps order the packets of several nodes, and decide which are doubles",
             fix: "apt-get install chrony    # or start the installed time service".to_owned(),
         }));
         all
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(fix, "ip address flush dev eth1");
         assert!(only(&of(true, true, true)).2.starts_with("ip link"));
         assert!(only(&of(false, false, false)).2.starts_with("ip link"));
-        // A refused device is not reported as silent as well; this device is only silent.
+        // A refused device is not also reported as silent. This device is silent, but not refused.
         let (name, effect, fix) = only(&of(true, false, false));
         assert_eq!((name, effect), ("silent-device", "loses"));
         assert!(fix.starts_with("ethtool eth1"), "{fix}");

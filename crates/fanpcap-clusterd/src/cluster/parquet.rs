@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The files that 'fanpcap analyzer' wrote
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the Parquet files go. A file is not written again if it is as old as its source
+    /// Where the Parquet files go. A file that has its source's time is not written again
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -113,7 +113,7 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // Sets the time that the source had before it was read: the source may still be written.
+    // Sets the source's time from before the reading, because the source may still be written.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))

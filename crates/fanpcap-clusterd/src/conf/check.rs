@@ -175,7 +175,7 @@ impl<'a> FileEntries<'a> {
         Ok(embedded)
     }
 
-    /// The coordinators' addresses. If an address occurs twice, another one was probably meant.
+    /// The coordinators' addresses. If an address occurs twice, one of the two is probably wrong.
     fn coordinators(&self) -> Result<Vec<SocketAddr>, Report> {
         let all = self.addresses(Key::Coordinators);
         let is_twice = |at: usize| all[..at].contains(&all[at]);

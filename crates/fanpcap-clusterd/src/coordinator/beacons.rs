@@ -85,8 +85,7 @@ impl Beacons {
 /// The broadcast address: every switch forwards the frames.
 const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// The source of the frames: a locally administered address. With the device's own address, the
-/// address would move in the switch's table when another coordinator takes over.
+/// The source of the frames: a locally administered address, the same for all coordinators.
 const OWN: [u8; 6] = [0x02, b'f', b'a', b'n', 0, 1];
 
 #[cfg(test)]

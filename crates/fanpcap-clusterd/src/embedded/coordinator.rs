@@ -127,7 +127,8 @@ impl EmbeddedCoordinator {
     }
 }
 
-/// Opens a socket on this machine's first address, whose index is the coordinator's number.
+/// Opens a socket on the first address that this machine has. Its index is this coordinator's
+/// number.
 fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, ControlSockets)> {
     if addresses.len() > usize::from(COORDINATORS) {
         bail!("a cluster has at most {COORDINATORS} coordinators");

@@ -38,7 +38,7 @@ impl ControlSockets {
         })
     }
 
-    /// Opens a socket on any port, of the address family of `others`, at the address `local`.
+    /// Opens a socket of the address family of `others`, at the address `local`, on any port.
     pub(super) fn towards(others: &[SocketAddr], local: Option<IpAddr>) -> Result<Self> {
         let first = others
             .first()

@@ -255,7 +255,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // If the driver can't run the BPF program, there is another one with another mark.
+                // If the driver refused the BPF program, another one with another mark was loaded.
                 self.read_rings(true)?;
             }
             Ok(is_new)
@@ -265,7 +265,7 @@ impl Agent {
                 if is_new {
                     self.stream.restart();
                 }
-                // The kernel must have the numbers before the coordinator gets the acknowledgement.
+                // Before the acknowledgement, the kernel must have the numbers of the next frames.
                 self.stream.announce(&self.kernel, assignment.revision);
                 let how = if is_new { "loaded" } else { "switched to" };
                 let (revision, epoch) = (assignment.revision, assignment.epoch);

@@ -102,7 +102,7 @@ impl Attachment {
         }
     }
 
-    /// Stores the `mark` of the table that is loaded next. `current` is that of the table in use.
+    /// Stores the `mark` of the table that is loaded next. `current` is the mark in use.
     pub(super) fn begin(&mut self, mark: u32, revision: Revision, current: u32) -> Result<()> {
         self.state.begin(mark, revision, current);
         self.pins.set_state(&self.state)

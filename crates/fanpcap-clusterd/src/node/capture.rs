@@ -202,8 +202,7 @@ impl Worker {
     }
 }
 
-/// Remembers which topology a mark belongs to. Failed attempts to load a topology have the same
-/// mark.
+/// Remembers which topology a mark belongs to. If loading a topology fails, its mark is used again.
 fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision) {
     marks.retain(|(known, _)| *known != mark);
     marks.push_front((mark, revision));
@@ -215,7 +214,7 @@ fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'
         return;
     };
     let found = marks.iter().find(|(mark, _)| *mark == record.last);
-    // An analyzer refuses records of unknown topologies.
+    // Of an unknown topology: an analyzer refuses records with the revision 0.
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
     let stamp = record.frame.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);

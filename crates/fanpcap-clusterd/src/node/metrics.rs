@@ -104,7 +104,7 @@ fn counters(agent: &AgentCounters) -> [Metric; 9] {
         ),
         (
             "fanpcap_node_ring_lost_packets_total",
-            "Packets of this node that found no room in a ring.",
+            "Packets that this node lost because a ring was full.",
             sums.ring,
         ),
         (
@@ -135,7 +135,7 @@ fn shipped(shipped: &Shipped) -> [Metric; 2] {
     [
         (
             "fanpcap_node_shipped_records_total",
-            "Records that were sent; over TCP, acknowledged.",
+            "Records that were sent and, over TCP, acknowledged.",
             shipped.sent,
         ),
         (

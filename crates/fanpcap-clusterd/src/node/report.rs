@@ -156,7 +156,7 @@ struct Floor {
 }
 
 impl Floor {
-    /// Replaces counts that are less than earlier ones. Returns the sums over all buckets.
+    /// Replaces each count that is less than an earlier count by the earlier one. Returns the sums.
     fn sums(&mut self, since: u64, counts: &mut Counts) -> Sums {
         if self.since != since || self.captured.is_empty() {
             *self = Self {

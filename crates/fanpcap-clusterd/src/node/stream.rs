@@ -134,7 +134,7 @@ impl Stream {
         };
         if control.is_some_and(|control| control.mark() == mark) {
             say(&format!(
-                "the update in the stream began the target of topology {revision}"
+                "at the update in the stream, topology {revision}'s target took effect"
             ));
             self.prepared = None;
         }

@@ -114,7 +114,7 @@ fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
         let short = u64::from(short.load(Ordering::Acquire));
         let after = half_turns.load(Ordering::Acquire);
         if before == after {
-            // One half turn may not have been counted yet.
+            // `half_turns` may lack the newest half turn of `short`.
             let pending = (before ^ (short >> counts::HALF)) & 1;
             let low = short & ((1 << counts::HALF) - 1);
             return (before.wrapping_add(pending) << counts::HALF).wrapping_add(low);

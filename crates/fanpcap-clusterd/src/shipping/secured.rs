@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 /// Bytes that are read at once.
 const READ: usize = 4096;
 
-/// The end that writes.
+/// The writing end of the connection.
 pub(super) struct Secured {
     stream: TcpStream,
     session: Arc<Mutex<ClientConnection>>,
@@ -18,7 +18,7 @@ pub(super) struct Secured {
     out: Vec<u8>,
 }
 
-/// The end that reads.
+/// The reading end of the connection.
 pub(super) struct Reader {
     stream: TcpStream,
     session: Arc<Mutex<ClientConnection>>,
@@ -67,7 +67,7 @@ impl Secured {
         let _ = self.send(&[]);
     }
 
-    /// The end that reads.
+    /// The reading end of the connection.
     pub(super) fn reader(&self) -> io::Result<Reader> {
         Ok(Reader {
             stream: self.stream.try_clone()?,

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// analyzer's slots for only a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
-/// The number of attempts that are so close to each other.
+/// The number of attempts with [`FIRST_RETRY`] between them.
 const FIRST_ATTEMPTS: u32 = 20;
 
 /// The time between further attempts.
@@ -78,7 +78,7 @@ pub(super) struct ShippingThread {
     connection: Option<Connection>,
     /// The time of the next attempt to connect.
     next_try: Instant,
-    /// The number of attempts that have failed since a connection last served.
+    /// The number of failed attempts since an analyzer last accepted a connection.
     failed: u32,
     /// When the present connection was made.
     connected: Instant,
@@ -150,7 +150,7 @@ impl ShippingThread {
         Ok(())
     }
 
-    /// Sends the report, and some of the batches that were not sent.
+    /// Sends the report, and some of the batches that were not sent yet.
     fn send(&mut self) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -173,7 +173,7 @@ impl ShippingThread {
     /// Drops acknowledged batches. Connects if there is no connection.
     fn handle_acks(&mut self) {
         let Some(connection) = &mut self.connection else {
-            // An analyzer closes connections that send nothing, so none is made without work.
+            // An analyzer closes idle connections, so the thread connects only if there is work.
             let has_work = !self.waiting.is_empty() || lock(&self.shared.report).is_some();
             if has_work && Instant::now() >= self.next_try {
                 self.connect();

@@ -64,7 +64,7 @@ fn of_certificate(error: &CertificateError) -> Option<&'static str> {
 fn of_alert(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::CertificateExpired => {
-            "its certificate has expired: write a new one ('records_certificate') and send SIGHUP"
+            "this side's certificate has expired: renew 'records_certificate', and send SIGHUP"
         }
         AlertDescription::UnknownCA => {
             "no authority in its 'records_ca' has signed the certificate: compare that file on \

@@ -44,7 +44,7 @@ impl Device {
         let name = &self.name;
         let (what, why, fix) = if !self.is_there {
             (
-                "there is no such device, and the settings name it",
+                "the settings name this device, but it does not exist",
                 "'fanpcap node' does not start",
                 "ip link    # shows the devices; mend 'device' in cluster.conf".to_owned(),
             )

@@ -1,4 +1,4 @@
-//! The status of several clusters behind a packet broker: of each cluster, and sums over all.
+//! The status of each of several clusters behind a packet broker, and sums over all clusters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -164,7 +164,7 @@ fn counts_go_on_with_another_filter_and_another_agent() {
     .unwrap();
 }
 
-/// Two wires: the devices are the ends at which the node captures.
+/// Makes two wires. Returns the two devices at which the node captures.
 fn legs() -> Result<Vec<Device>> {
     let names = [("near", "far"), ("near2", "far2")];
     let device = |(near, far)| Device::find(Veth::new(near, far, 1)?.far);
