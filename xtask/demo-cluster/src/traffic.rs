@@ -23,8 +23,8 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Sends packets with numbers from `first` on, on the mirrored wire of the calling thread's
-    /// namespace.
+    /// Sends packets on the mirrored wire of the calling thread's namespace, numbered from `first`
+    /// on.
     pub(crate) fn start(first: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -35,7 +35,7 @@ impl Traffic {
     /// Ends the sender, and returns the number of the next packet, which is not sent.
     ///
     /// # Errors
-    /// A packet could not be sent.
+    /// Fails if a packet could not be sent.
     pub(crate) fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.sender.join();
