@@ -1,4 +1,4 @@
-//! A clock with the time of day that never jumps.
+//! A clock that shows the time of day and never jumps.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ impl Clock {
     }
 }
 
-/// Notices when the machine's clock has been set since the analyzer began.
+/// Notices that the machine's clock was set after the analyzer began.
 #[derive(Debug)]
 pub(super) struct ClockJumps {
     clock: Clock,

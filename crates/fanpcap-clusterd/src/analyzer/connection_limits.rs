@@ -15,8 +15,8 @@ pub(super) const UNPROVEN: usize = 256;
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
 const ENDING: usize = 32;
 
-/// The limits never end a connection of a network with at most this many: a node may have its
-/// connection, and an earlier connection that broke unnoticed.
+/// The limits never end a connection of a network with at most this many: a node may have a
+/// connection, and an earlier one that broke unnoticed.
 const FEW: usize = 2;
 
 /// The slots for connections.
@@ -49,7 +49,7 @@ struct Connection {
     end: Box<dyn FnOnce() + Send>,
 }
 
-/// A connection's slot. Dropping it frees the slot.
+/// A connection's slot, which is freed when this value is dropped.
 pub(super) struct ConnectionSlot {
     connection_limits: ConnectionLimits,
     from: IpAddr,

@@ -71,7 +71,7 @@ impl Metrics {
         }
     }
 
-    /// Lower and upper bounds of numbers. A bound may shrink when the analyzer knows more.
+    /// The account's lower and upper bounds. A bound may shrink when the analyzer knows more.
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let gauge = |name, help, value| family(name, help, Kind::Gauge, &self.cluster, value);
         let bounds = bounds(status).into_iter();

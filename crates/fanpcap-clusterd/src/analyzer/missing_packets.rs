@@ -39,7 +39,7 @@ impl MissingPackets {
         }
     }
 
-    /// Sets how many missing records the node already has from earlier counters.
+    /// Sets how many record numbers were missing before the node's counters were reset.
     pub(super) fn after(self, gaps: u64) -> Self {
         Self { gaps, ..self }
     }
@@ -58,8 +58,8 @@ impl MissingPackets {
             self.first = stamp;
             return;
         }
-        // All packets that the node had captured by the report at `first` have come, and no packet
-        // has come that it captured after the report at `stamp`.
+        // All packets that were captured before the report at `first` have come, and no packet that
+        // was captured after the report at `stamp`.
         let is_drained = |quiet: &IdleTime| quiet.until > self.first && quiet.since <= stamp;
         if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
             return;

@@ -17,7 +17,7 @@ const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
 
-/// The terminal's alternate screen. Dropping this value leaves it.
+/// The terminal's alternate screen, which is left when this value is dropped.
 #[derive(Debug)]
 pub(super) struct TerminalScreen(());
 

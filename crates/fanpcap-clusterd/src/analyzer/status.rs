@@ -111,7 +111,7 @@ impl Status {
             (counters.refused_batches, "batches refused"),
             (
                 counters.crowded_batches,
-                "batches refused: more nodes or sessions than an analyzer follows",
+                "batches refused: an analyzer can't follow more nodes or sessions",
             ),
             (
                 counters.unchecked,
@@ -119,7 +119,7 @@ impl Status {
             ),
             (
                 counters.hurried,
-                "ms of records did not wait long enough to be sorted: '--memory' is too small",
+                "ms: records waited too short to be sorted, because '--memory' is too small",
             ),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);

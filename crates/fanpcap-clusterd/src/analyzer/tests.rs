@@ -1,4 +1,4 @@
-//! From nodes' shippers to files, over loopback.
+//! Tests the way of packets from nodes' shippers to files, over loopback.
 
 use std::fs;
 use std::fs::File;

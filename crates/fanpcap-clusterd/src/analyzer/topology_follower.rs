@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) enum TopologyUpdate {
     /// A topology that is newer than the previous topology.
     Topology(Revision, Box<Topology>),
-    /// No topology newer than the previous one existed at this time (nanoseconds since 1970).
+    /// At this time (nanoseconds since 1970), there was no newer topology.
     Current(u64),
     /// The engine is out of reach or refuses access; the text is the reason.
     Blind(String),
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use fanpcap_cluster::ClusterStatus;
 
-    /// An engine that writes nothing. At every second call it is out of reach.
+    /// An engine that writes nothing. At every second call, this engine is out of reach.
     struct Fake {
         revision: u64,
         reach: bool,

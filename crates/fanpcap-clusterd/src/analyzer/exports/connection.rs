@@ -56,8 +56,8 @@ pub(super) enum Outcome {
 }
 
 impl CollectorConnection {
-    /// Opens the socket. Over TCP, [`CollectorConnection::connect`] connects it later. It is no
-    /// error if the collector does not run yet.
+    /// Opens the socket. Over TCP, [`CollectorConnection::connect`] connects this socket later. It
+    /// is no error if the collector does not run yet.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
         let socket = match target.transport {
             Transport::Tcp => CollectorSocket::Tcp(None),

@@ -1,7 +1,7 @@
 //! Compresses finished files, in a thread with the lowest priority.
 //!
-//! A compressed file appears complete, by a rename. Then the original is removed. So one of the two
-//! files always exists, even if the analyzer is killed.
+//! A compressed file appears by a rename, when it is complete. Then the original is removed. So one
+//! of the two files always exists, even if the analyzer is killed.
 
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io;

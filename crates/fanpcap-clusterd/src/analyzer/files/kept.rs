@@ -21,7 +21,7 @@ const SECONDS: usize = 10;
 const NANOSECONDS: usize = 9;
 
 /// A file system may show the space of removed files as free only after this many nanoseconds:
-/// btrfs shows it when it has written its next transaction.
+/// btrfs needs its next transaction for this.
 const LAG: u64 = 60_000_000_000;
 
 /// The limits for the files that are kept. `None` means no limit. All limits apply together.
