@@ -24,7 +24,7 @@ use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::mirror::address;
 use fanpcap_testkit::{Mirror, Scratch};
 
-/// The settings' text. If `coordinators` is set, it lists the coordinators: the first two machines.
+/// The settings' text. If `coordinators` is set, the text lists the first two machines.
 fn text(scratch: &Scratch, coordinators: bool) -> String {
     let key = scratch.file("key");
     let list = match coordinators {

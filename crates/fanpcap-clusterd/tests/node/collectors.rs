@@ -175,7 +175,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops the collectors. Each of them must have written these frames.
+    /// Stops the collectors, which must have written these frames.
     fn compare(&self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
         collectors.iter().try_for_each(|it| it.await_read(sums))?;
         // A collector's own processes may still be passing data to each other.

@@ -44,7 +44,7 @@ struct Moves {
     excess: usize,
 }
 
-/// How many changes are made: `FANPCAP_RUNS`, or else one change of each kind.
+/// How many changes are made: `FANPCAP_RUNS`. Without this variable, one change of each kind.
 fn runs() -> usize {
     let set = std::env::var("FANPCAP_RUNS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(COURSE.len())

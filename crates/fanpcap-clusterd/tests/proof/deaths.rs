@@ -21,10 +21,10 @@ pub(crate) const QUICK: &str = "heartbeat = 500ms\noffline = 3s\n";
 /// How long a test waits before an event, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// How many packets were lost according to the analyzer, at least and at most: by the nodes, on the
-/// way to the analyzer, and at the analyzer's disk. Records that were lost on the way may be copies
-/// of packets that another node captured too. So the number of doubles is subtracted from the lower
-/// bound.
+/// The least and the greatest number of packets that, according to the analyzer, were lost by
+/// nodes, on the way to the analyzer, and at its disk. Records that were lost on the way may be
+/// copies of packets that another node captured too. So the number of doubles is subtracted from
+/// the lower bound.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
     let others = line.number("export")? + line.number("analyzer")?;
@@ -33,8 +33,8 @@ pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     Ok((least + others - spare, most + others))
 }
 
-/// Asserts that the analyzer has counted each packet that the files have twice as unchecked, and
-/// that as many packets are missing as the analyzer reports as lost.
+/// Asserts that each packet that is in the files twice was counted as unchecked, and that as many
+/// packets are missing as the analyzer reports as lost.
 pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;
@@ -252,7 +252,7 @@ mod long {
             thread::sleep(BEFORE);
             stage.rest()?;
             let (line, truth) = assert_accounted(&stage)?;
-            ensure!(line.is("lost", 0), "no node lost any: {truth:?}: {line}");
+            ensure!(line.is("lost", 0), "nodes lost packets: {truth:?}: {line}");
             drop(disk);
             Ok(())
         })

@@ -25,7 +25,7 @@ struct Packet {
 /// The packets in all files of a directory, in the order of the files.
 ///
 /// # Errors
-/// A file does not consist of complete pcapng blocks.
+/// Fails if a file does not consist of complete pcapng blocks.
 fn packets(directory: &Path) -> Result<Vec<Packet>> {
     let entries = fs::read_dir(directory).context("the analyzer's directory")?;
     let mut paths: Vec<PathBuf> = entries
@@ -43,7 +43,7 @@ fn packets(directory: &Path) -> Result<Vec<Packet>> {
 /// The numbers of the packets in all files of a directory, in the order of the files.
 ///
 /// # Errors
-/// A file does not consist of complete pcapng blocks.
+/// Fails if a file does not consist of complete pcapng blocks.
 pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
     let packets = packets(directory)?;
     Ok(packets.iter().map(|packet| packet.number).collect())
@@ -52,7 +52,7 @@ pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
 /// The first packets that occur more than once, each with its interface and its time stamp.
 ///
 /// # Errors
-/// As in [`numbers`].
+/// Fails as [`numbers`] does.
 pub(crate) fn doubles(directory: &Path) -> Result<String> {
     let mut packets = packets(directory)?;
     packets.sort_by_key(|packet| packet.number);
@@ -67,7 +67,7 @@ const SHOWN: usize = 40;
 /// The numbers of the packets in a pcap file, in the file's order.
 ///
 /// # Errors
-/// The file is not a pcap file, or is cut off.
+/// Fails if the file is not a pcap file, or is cut off.
 pub(crate) fn numbers_of_pcap(path: &Path) -> Result<Vec<u64>> {
     let mut reader = PcapReader::new(BufReader::new(File::open(path)?))?;
     let mut numbers = Vec::new();

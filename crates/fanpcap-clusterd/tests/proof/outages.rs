@@ -60,7 +60,7 @@ fn cut_off(engine: Engine, more: &str) -> Result<()> {
     let (line, _) = assert_accounted(&stage)?;
     ensure!(
         line.number("fenced")? > 0,
-        "what it captured is stale: {line}"
+        "the node's records are stale: {line}"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Reads which node has each bucket, by an operator's commands, and waits for changes.
+//! Reads by an operator's commands which node has each bucket, and waits for changes.
 
 use std::thread;
 use std::time::Instant;
@@ -23,7 +23,7 @@ impl Stage {
         Ok(topology.context("a topology")?.1.selection)
     }
 
-    /// The owner of each bucket, or `None` while buckets move; and the topology's number.
+    /// Returns each bucket's owner, or `None` while buckets move, and the topology's number.
     pub(crate) fn owners(&self) -> Result<(Option<Owners>, u64)> {
         let Ok(topology) = self.ask(&["topology", "--json"]) else {
             return Ok((None, 0));

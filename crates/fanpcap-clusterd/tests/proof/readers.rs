@@ -52,7 +52,7 @@ impl Reader {
     }
 }
 
-/// A stream. All bytes that are read from it are also written to a file.
+/// A stream whose bytes are also written to a file when they are read.
 struct Kept {
     from: ChildStdout,
     kept: File,

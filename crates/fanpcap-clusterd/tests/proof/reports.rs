@@ -8,7 +8,7 @@ use fanpcap_testkit::netns;
 
 use crate::stage::{Engine, Stage, id, seconds};
 
-/// In this many of the [`LINES`] seconds, the account may stand still.
+/// In how many of the [`LINES`] seconds the account may stand still.
 const STILL: usize = 2;
 
 /// The number of the analyzer's lines that are read. It prints one line a second.

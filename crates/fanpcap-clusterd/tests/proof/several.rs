@@ -1,4 +1,4 @@
-//! Two analyzers. Each has its own buckets, and together they have each packet once.
+//! Two analyzers, each with its own buckets: together they have each packet once.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -48,7 +48,7 @@ pub(crate) enum Engine {
 /// checked, which takes CPU time. Without traffic a cluster needs no lock.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// The cluster. Dropping it ends all processes and detaches the selections.
+/// The cluster. Dropping this value ends all processes and detaches the selections.
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
     pub(crate) scratch: Scratch,
@@ -205,7 +205,7 @@ impl Stage {
         Ok(status["coordinator"].as_str().map(str::to_owned))
     }
 
-    /// Starts an analyzer. It continues the files of the earlier analyzer; its messages are
+    /// Starts an analyzer, which continues the files of the earlier analyzer. Its messages are
     /// appended to a file.
     pub(crate) fn start_analyzer(&mut self) -> Result<()> {
         // The new file does not contain what an earlier analyzer printed.

@@ -33,7 +33,7 @@ const IPFIX: &str = "ipfix==0.9.7";
 /// The address at which `GoFlow2` serves its metrics.
 const GOFLOW2_METRICS: &str = "127.0.0.1:8080";
 
-/// Packets or flows and their bytes, as a collector has written them.
+/// The packets or flows that a collector has written, and their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Written {
     pub(super) packets: u64,
@@ -46,7 +46,7 @@ impl Kind {
     /// Installs the collector, if it is not installed.
     ///
     /// # Errors
-    /// The collector can't be installed here; the error says why.
+    /// Fails if the collector can't be installed here.
     pub(super) fn install(self) -> Result<()> {
         match self {
             Self::Nfacctd => run(Command::new("nfacctd").arg("-V")).context("package pmacct"),
@@ -288,7 +288,7 @@ pub(super) fn read_json(path: &Path) -> Result<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
 }
 
-/// The sums over rows of JSON.
+/// The sums over a file's rows of JSON.
 fn rows(file: &Path) -> Result<Written> {
     let mut written = Written::default();
     for line in fs::read_to_string(file)?.lines() {
