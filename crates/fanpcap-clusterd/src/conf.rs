@@ -33,7 +33,7 @@ const LONGEST: u64 = 1 << 20;
 /// The checked settings of a cluster.conf.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conf {
-    /// The cluster's name. Control messages and etcd's keys contain it.
+    /// The cluster's name, which control messages and etcd's keys contain.
     pub cluster: String,
     /// Files with the keys of control messages. The first key signs; both keys are accepted.
     pub key_files: Vec<Located<PathBuf>>,
@@ -93,7 +93,7 @@ pub struct Records {
 /// The program that reads the settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// A coordinator. It takes no records, so it needs no certificate for records.
+    /// A coordinator takes no records, so it needs no certificate for records.
     Coordinator,
     /// A node. It sends records.
     Node,
@@ -171,7 +171,7 @@ impl Conf {
     /// Reads and checks a file, but does not read the files that it names.
     ///
     /// # Errors
-    /// The first mistake, with its place in the file.
+    /// Fails at the first mistake. The error has the place in the file.
     pub fn load(path: &Path) -> Result<Self, Report> {
         let shown = path.display().to_string();
         let text = read(path).map_err(|why| {
@@ -184,7 +184,7 @@ impl Conf {
     /// Checks the text of a file that is called `source` in error messages.
     ///
     /// # Errors
-    /// The first mistake, with its place in the file.
+    /// Fails at the first mistake. The error has the place in the file.
     pub fn parse(text: &str, source: &str) -> Result<Self, Report> {
         let entries: Vec<Entry> = file::parse(text, source)?;
         check::conf(&entries, source)
@@ -193,7 +193,7 @@ impl Conf {
     /// Reads the keys of control messages. The first key signs; both keys are accepted.
     ///
     /// # Errors
-    /// A file can't be read or is too short, or other users can read it.
+    /// Fails if a file can't be read or is too short, or if other users can read it.
     pub fn keys(&self) -> Result<Vec<Secret>, Report> {
         let read = |file: &Located<PathBuf>| file.secret(KEY_LEAST);
         self.key_files.iter().map(read).collect()
@@ -210,7 +210,7 @@ impl Conf {
     /// Checks the files that the settings name and that `role` needs.
     ///
     /// # Errors
-    /// The first file that can't be read, or that other users can read but must not.
+    /// Fails at the first file that can't be read, or that other users can read but must not.
     pub fn check_files(&self, role: Role) -> Result<(), Report> {
         self.keys()?;
         let mut files: Vec<(&Located<PathBuf>, bool)> = Vec::new();
@@ -243,7 +243,7 @@ impl Etcd {
     /// Reads the user's password; `None` if no user is set.
     ///
     /// # Errors
-    /// The file can't be read or is empty, or other users can read it.
+    /// Fails if the file can't be read or is empty, or if other users can read it.
     pub fn password(&self) -> Result<Option<Secret>, Report> {
         let user = self.user.as_ref();
         user.map(|(_, file)| file.secret(1)).transpose()

@@ -19,7 +19,7 @@ pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever 
 /// The keys that the settings name; `None` without keys. The first key seals; both are accepted.
 ///
 /// # Errors
-/// A file can't be read or is too short, or other users can read it.
+/// Fails if a file can't be read or is too short, or if other users can read it.
 pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
     let secrets = conf.keys()?;
     let mut keys = secrets

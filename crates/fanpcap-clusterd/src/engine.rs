@@ -18,7 +18,7 @@ const STATE: &str = "/var/lib/fanpcap";
 /// A node's side of the cluster's engine.
 ///
 /// # Errors
-/// The settings do not fit the engine, or the engine can't be used.
+/// Fails if the settings do not fit the engine, or if the engine can't be used.
 pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn NodeSide>> {
     match &conf.engine {
         Engine::Fixed(_) => Ok(Box::new(Fixed::new(fixed_topology(conf)?))),
@@ -32,7 +32,7 @@ pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn Nod
 /// A coordinator's side of the cluster's engine. `who` is the coordinator's name.
 ///
 /// # Errors
-/// The settings do not fit the engine, or the engine can't be used.
+/// Fails if the settings do not fit the engine, or if the engine can't be used.
 pub fn coordinator_side(
     conf: &Conf,
     who: &str,
@@ -62,7 +62,7 @@ fn state_directory() -> PathBuf {
 /// An operator's access to the cluster's engine.
 ///
 /// # Errors
-/// The settings do not fit the engine, or the engine can't be used.
+/// Fails if the settings do not fit the engine, or if the engine can't be used.
 pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
     match &conf.engine {
         Engine::Fixed(_) => Ok(Box::new(FixedOperator(fixed_topology(conf)?))),

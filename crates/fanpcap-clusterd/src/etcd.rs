@@ -20,7 +20,7 @@ use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 /// Connects a node with the cluster of this name. If etcd is out of reach, the node keeps trying.
 ///
 /// # Errors
-/// The settings are not valid, or a file can't be read.
+/// Fails if the settings are not valid, or if a file can't be read.
 pub fn node(cluster: &str, conf: &Etcd) -> Result<NodeLink> {
     let client = Arc::new(client(conf)?);
     Ok(NodeLink::start(client, Names::new(cluster), conf.lease))
@@ -49,7 +49,7 @@ const LEAST: Duration = Duration::from_secs(2);
 /// `desired` comes from the settings. Drained nodes and weights come from etcd.
 ///
 /// # Errors
-/// The settings are not valid, or a file can't be read.
+/// Fails if the settings are not valid, or if a file can't be read.
 pub fn coordinator(
     cluster: &str,
     conf: &Etcd,
@@ -100,7 +100,7 @@ impl EtcdKeys {
     /// Access to the keys of the cluster of this name.
     ///
     /// # Errors
-    /// The settings are not valid, or a file can't be read.
+    /// Fails if the settings are not valid, or if a file can't be read.
     pub fn new(cluster: &str, conf: &Etcd) -> Result<Self> {
         Ok(Self {
             client: client(conf)?,

@@ -33,7 +33,7 @@ impl Keyring {
 /// Unguessable bytes.
 ///
 /// # Errors
-/// The kernel's source of random bytes can't be read.
+/// Fails if the kernel's source of random bytes can't be read.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

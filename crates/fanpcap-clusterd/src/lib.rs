@@ -1,6 +1,7 @@
 //! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer`, `cluster` run.
 //!
-//! The crate `fanpcap-cluster` decides, and does no I/O. Sockets, clocks and files are here.
+//! The crate `fanpcap-cluster` decides, and does no I/O. Sockets, clocks and files are in this
+//! crate.
 #![forbid(unsafe_code)]
 
 pub mod notify;

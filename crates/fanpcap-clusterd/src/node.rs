@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let named = arguments.device.name().map(crate::conf::devices);
     let named = named.transpose()?;
     if arguments.detach {
-        // If the devices are named, no settings are needed.
+        // If the command line names the devices, no settings are needed.
         let names = match named {
             Some(names) => names,
             None => Conf::load(&arguments.config)?.devices,

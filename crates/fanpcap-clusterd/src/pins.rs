@@ -205,7 +205,7 @@ impl DevicePins {
         state_name(self.ifindex)
     }
 
-    /// Removes the lock and an empty BPF file system. Call [`DevicePins::remove`] first.
+    /// Removes the lock, and the BPF file system if it is empty. Call [`DevicePins::remove`] first.
     pub(crate) fn end(mut self) -> Result<()> {
         self.is_over = true;
         let turn = turn()?;

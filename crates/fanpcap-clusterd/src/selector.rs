@@ -56,11 +56,11 @@ pub struct LastBeacon {
 const NAME: &str = "fanpcap_select";
 
 impl Selector {
-    /// Loads a selection. Until it has a table, all packets pass. `ring_len` is the size of a ring
-    /// buffer in bytes: a power of two, and a multiple of the page size.
+    /// Loads a selection. Until the selection has a table, all packets pass. `ring_len` is the size
+    /// of a ring buffer in bytes: a power of two, and a multiple of the page size.
     ///
     /// # Errors
-    /// The selection can't be compiled, which is a bug, or the kernel does not load it.
+    /// Fails if the selection can't be compiled, which is a bug, or if the kernel does not load it.
     pub fn load(program: &Program, ring_len: u32) -> Result<Self> {
         let object = compile(program)?;
         Self::load_object(&object, program, ring_len)
@@ -69,7 +69,7 @@ impl Selector {
     /// Like [`Selector::load`], but passes this node's packets to the BPF program in `next`.
     ///
     /// # Errors
-    /// The selection can't be compiled, which is a bug, or the kernel does not load it.
+    /// Fails if the selection can't be compiled, which is a bug, or if the kernel does not load it.
     pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
         let object = compile(program)?;
         Self::load_ends(&object, program.lanes, Destination::Next(next.into()))
@@ -77,6 +77,7 @@ impl Selector {
 
     /// Loads the selection for one more device. It selects by the same table and counts with the
     /// same counters. `next` is as in [`Selector::load_before`]; each device has its own array.
+    ///
     /// # Errors
     /// As in [`Selector::load`].
     pub fn load_beside(&self, program: &Program, next: Option<ObjectArray>) -> Result<Self> {
@@ -94,7 +95,7 @@ impl Selector {
     /// Like [`Selector::load`], but with the BPF program `object` on the same maps, for tests.
     ///
     /// # Errors
-    /// The selection can't be compiled, which is a bug, or the kernel does not load it.
+    /// Fails if the selection can't be compiled, which is a bug, or if the kernel does not load it.
     pub fn load_object(object: &Object, program: &Program, ring_len: u32) -> Result<Self> {
         let ends = Destination::create(program, ring_len).map_err(of_map)?;
         Self::load_ends(object, program.lanes, ends)
@@ -136,7 +137,7 @@ impl Selector {
     /// must be the selection's.
     ///
     /// # Errors
-    /// `InvalidData` if the descriptors are not those of such a selection.
+    /// Fails with `InvalidData` if the descriptors are not those of such a selection.
     pub fn open(descriptors: Vec<OwnedFd>, lanes: Lanes, action: Action) -> io::Result<Self> {
         let mut all = descriptors.into_iter();
         let mut next = || all.next().ok_or(io::ErrorKind::InvalidData);
@@ -212,8 +213,8 @@ impl Selector {
     }
 
     /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
-    /// Cancels a prepared table. First waits some milliseconds, until the BPF program processes no
-    /// packet by the table that was in use before the present table.
+    /// Cancels a prepared table. First waits some milliseconds, until no packet is being processed
+    /// by the table before the present one.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -235,7 +236,7 @@ impl Selector {
         bpf::wait_for_programs();
     }
 
-    /// Announces the frame with this sequence. If `number` is 0, no such frame is accepted.
+    /// Announces the frame with this sequence. If `number` is 0, the frame is not accepted.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => control::BEACONS,

@@ -83,7 +83,7 @@ impl Shipper {
     /// From now on, ships to these analyzers. The same list again changes nothing.
     ///
     /// # Errors
-    /// A socket or a thread can't be made. Then the analyzers stay as they were.
+    /// Fails if a socket or a thread can't be made. Then the analyzers stay as they were.
     pub fn follow(&mut self, analyzers: &[SocketAddr]) -> io::Result<()> {
         if self.analyzers == analyzers {
             return Ok(());

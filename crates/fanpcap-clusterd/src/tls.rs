@@ -42,7 +42,7 @@ pub enum Proof {
     Key,
 }
 
-/// The TLS configurations. They do not change if the files change.
+/// The TLS configurations, which stay the same if the files change.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// How both sides authenticate.
@@ -57,7 +57,7 @@ impl Tls {
     /// TLS without certificates: this side proves that it has the first key, and accepts both keys.
     ///
     /// # Errors
-    /// The TLS library refuses the keys.
+    /// Fails if the TLS library refuses the keys.
     pub fn of_keys(keys: &Keys) -> Result<Self> {
         let (client, server) = raw_keys::configs(keys).context("TLS by 'key_file'")?;
         Ok(Self {
@@ -70,7 +70,7 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file can't be read or is not valid, or the private key does not belong to the certificate.
+    /// Fails if a file can't be read or is not valid, or if certificate and key do not fit.
     pub fn load(files: &TlsFiles) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();

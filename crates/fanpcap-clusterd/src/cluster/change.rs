@@ -34,7 +34,7 @@ pub(crate) struct Weight {
     /// The node's id
     #[arg(value_name = "NODE")]
     node: String,
-    /// The weight. Without it, the weight in the node's own settings is used again
+    /// The weight. Without a weight, the weight in the node's own settings is used again
     #[arg(value_name = "WEIGHT", value_parser = clap::value_parser!(u16).range(1..=i64::from(conf::WEIGHT_MAX)))]
     weight: Option<u16>,
     /// The settings of the cluster

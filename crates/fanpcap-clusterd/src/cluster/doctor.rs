@@ -25,7 +25,7 @@ use device::{Device, tag_taker};
 /// How long doctor waits for a coordinator's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The beginning of the names of selections in the kernel.
+/// How the names of selections in the kernel begin.
 const SELECTION: &str = "fanpcap_select";
 
 /// The facts from which the findings follow.
@@ -203,7 +203,7 @@ fn orphan(device: &str) -> Finding {
         name: "selection-without-agent",
         effect: "loses",
         place: device.to_owned(),
-        what: "it has a cluster's selection, and no 'fanpcap node' runs on it".to_owned(),
+        what: "the device has a cluster's selection, but no 'fanpcap node' runs on it".to_owned(),
         why: "the selection drops other nodes' packets by an old topology: packets of buckets that \
               this node should take over are lost",
         fix: format!("systemctl start fanpcap-node    # or: fanpcap node {device} --detach"),

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The files that 'fanpcap analyzer' wrote
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the Parquet files go. A file that has its source's time is not written again
+    /// Where the Parquet files go. A file with its source's modification time is not written again
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -89,7 +89,7 @@ fn name(path: &Path) -> Option<PathBuf> {
     Some(Path::new(plain).with_extension("parquet"))
 }
 
-/// Converts a file; `None` if this was already done after the file was last written.
+/// Converts a file. Returns `None` if the file has not changed since its last conversion.
 fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
     let changed = |path: &Path| fs::metadata(path)?.modified();
     let time = changed(path)?;
@@ -113,7 +113,7 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // Sets the source's time from before the reading, because the source may still be written.
+    // Sets the time that the source had before the reading: the source may still be written.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))

@@ -5,7 +5,7 @@ use fanpcap_select::Key;
 /// Which packets each node gets, and for which applications this is suitable.
 pub(super) fn gets(key: Key) -> &'static str {
     match key {
-        Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",
+        Key::Flow => "whole connections, as Suricata and Zeek need them",
         Key::Packet => "packets one by one: connections are split among nodes",
         Key::RoundRobin => "packets in turn: connections are split among nodes",
         Key::Identification => {

@@ -239,8 +239,8 @@ impl<'a> FileEntries<'a> {
             return Ok(());
         }
         let what = match password {
-            true => "the password, and the secret value that packets are selected by,",
-            false => "the secret value that packets are selected by",
+            true => "the password and the secret value of the selection",
+            false => "the secret value of the selection",
         };
         let message = format!("{what} would go to {url} unencrypted");
         let hint = "write https:// and 'etcd_ca', or 'etcd_unencrypted = yes' if nobody else can \

@@ -11,7 +11,7 @@ impl Conf {
     /// Compiles the filter in the settings like the pcap filter of a steering program.
     ///
     /// # Errors
-    /// libpcap refuses the filter, or the filter is too long for nodes.
+    /// Fails if libpcap refuses the filter, or if the filter is too long for nodes.
     pub fn filter(&self) -> Result<Option<Filter>, Report> {
         let Some(filter) = &self.filter else {
             return Ok(None);

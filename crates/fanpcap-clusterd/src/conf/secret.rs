@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fanpcap_linux::file::directory::{is_roots_or_own, open_regular};
 
-/// A secret's bytes. They are never printed.
+/// A secret's bytes, which are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 

@@ -44,7 +44,7 @@ impl EmbeddedCoordinator {
     /// or from this coordinator's file in `directory`.
     ///
     /// # Errors
-    /// The settings are not valid, a key can't be read, or a socket can't be opened.
+    /// Fails if the settings are not valid, a key can't be read, or a socket can't be opened.
     pub fn new(
         conf: &Conf,
         embedded: &Embedded,

@@ -23,7 +23,7 @@ impl EmbeddedNode {
     /// Opens a node with this announcement. It joins the cluster at the first [`NodeSide::poll`].
     ///
     /// # Errors
-    /// The settings are not valid, a key can't be read, or a socket can't be opened.
+    /// Fails if the settings are not valid, a key can't be read, or a socket can't be opened.
     pub fn new(conf: &Conf, embedded: &Embedded, announcement: Announcement) -> Result<Self> {
         let me = Peer {
             role: Role::Node,

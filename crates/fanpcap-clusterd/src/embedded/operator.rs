@@ -36,7 +36,7 @@ impl EmbeddedOperator {
     /// Asks the active coordinator for the cluster's status.
     ///
     /// # Errors
-    /// The settings are not valid, a key can't be read, or no coordinator replies.
+    /// Fails if the settings are not valid, a key can't be read, or no coordinator replies.
     pub fn status(&self) -> Result<Status> {
         match self.ask(Request::Status)? {
             Reply::Status(status) => Ok(*status),

@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Stands for a topology of a later version. It has no nodes, so it can't be read.
+    /// Stands for a topology of a later version. This topology has no nodes, so it can't be read.
     fn unreadable() -> Topology {
         Topology {
             epoch: 1,

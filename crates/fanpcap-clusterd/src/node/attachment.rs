@@ -20,7 +20,7 @@ pub(super) struct Attachment {
     pins: DevicePins,
     pub(super) state: AgentState,
     pub(super) link: Option<Attached>,
-    /// The selection. Either all devices of the node have one, or no device has one.
+    /// Either all devices of the node have a selection, or no device has one.
     pub(super) selector: Option<Selector>,
     /// Whether the BPF program runs behind the driver. Then several CPUs may serve one queue.
     is_generic: bool,

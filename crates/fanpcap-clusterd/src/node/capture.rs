@@ -214,7 +214,7 @@ fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'
         return;
     };
     let found = marks.iter().find(|(mark, _)| *mark == record.last);
-    // Of an unknown topology: an analyzer refuses records with the revision 0.
+    // If the mark is unknown, the revision is 0: an analyzer refuses such records.
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
     let stamp = record.frame.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);

@@ -22,7 +22,8 @@ use crate::shipping::Shipper;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// If reading all counts takes longer than this, in nanoseconds, the time of the counts is
-/// uncertain: the process was stopped, or had no CPU. Analyzers compare counts to within 100 ms.
+/// uncertain: the process was stopped, or had no CPU. Analyzers compare counts with 100 ms
+/// accuracy.
 const AT_ONCE: u64 = 20_000_000;
 
 /// Maximum number of times that the counts are read for one report.

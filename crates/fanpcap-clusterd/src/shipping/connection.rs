@@ -16,7 +16,7 @@ use super::secured::Secured;
 use crate::keyring::Keyring;
 use crate::tls;
 
-/// How long connecting may take, and how long the analyzer may take to answer.
+/// How long connecting may take, and how long an answer of the analyzer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the analyzer's reason for ending the connection may take to arrive.

@@ -189,8 +189,8 @@ fn another_list_of_analyzers_gives_nothing_up() {
     shipper.flush(Revision(1), 0);
     let listener = TcpListener::bind(to).unwrap();
     let reader = std::thread::spawn(move || {
-        // One connection is from the queue of the old list, the other is from the queue of the new
-        // list.
+        // One connection is of the queue for the old list of analyzers, one of the queue for the
+        // new list.
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             let mut there = 0;

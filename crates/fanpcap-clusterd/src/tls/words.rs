@@ -54,7 +54,7 @@ fn of_certificate(error: &CertificateError) -> Option<&'static str> {
             "is not signed by an authority in 'records_ca': compare that file on both sides"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "is another machine's: its subjectAltName must have the IP address in 'analyzers'"
+            "belongs to another machine: its subjectAltName must have the IP address in 'analyzers'"
         }
         _ => return None,
     })

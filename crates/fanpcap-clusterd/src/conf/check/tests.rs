@@ -172,7 +172,7 @@ fn no_secret_goes_by_http_unless_a_key_says_so() {
     for url in ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"] {
         parsed(&etcd(url));
         let said = said(&format!("{}{login}", etcd(url)));
-        assert!(said.starts_with("c:3:1: the password, and "), "{said}");
+        assert!(said.starts_with("c:3:1: the password and "), "{said}");
         parsed(&format!("{}{login}{allowed}", etcd(url)));
     }
     for url in [

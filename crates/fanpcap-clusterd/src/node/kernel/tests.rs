@@ -253,7 +253,7 @@ fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
         kernel.load(&assignment(2)).unwrap_err();
         drop(kernel);
         assert_eq!(runs(&legs[0])?, before);
-        // An agent with only this device also finds everything as before.
+        // An agent with only the first device finds its selection unchanged, too.
         let mut kernel = one()?;
         assert_eq!(kernel.revision(), Some(Revision(1)));
         assert_eq!(packet(&kernel), (pass, [2, 0]));

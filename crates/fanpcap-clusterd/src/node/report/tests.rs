@@ -99,7 +99,7 @@ fn sums_under_load(selector: &Selector) -> ([u64; 2], Sums) {
             read();
         }
     });
-    // A reading may have begun and ended while each CPU was between two counters of one packet.
+    // During a whole reading, each CPU may have been between two counters of one packet.
     (0..2).for_each(|_| pass());
     let passed = passed.into_inner();
     ([2 * TRIALS * PACKETS + passed, passed], read())
