@@ -79,7 +79,7 @@ impl Selector {
     /// same counters. `next` is as in [`Selector::load_before`]; each device has its own array.
     ///
     /// # Errors
-    /// As in [`Selector::load`].
+    /// Fails as [`Selector::load`] does.
     pub fn load_beside(&self, program: &Program, next: Option<ObjectArray>) -> Result<Self> {
         let tables = (Arc::clone(&self.control), Arc::clone(&self.counts));
         let ends = next.map_or_else(|| self.ends.clone(), |next| Destination::Next(next.into()));
@@ -194,7 +194,7 @@ impl Selector {
     /// returned link is closed, the BPF program is detached.
     ///
     /// # Errors
-    /// As in [`LoadedProgram::attach`].
+    /// Fails as [`LoadedProgram::attach`] does.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         self.program.attach(ifindex, hook)
     }
