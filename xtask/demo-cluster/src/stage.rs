@@ -88,7 +88,7 @@ impl Stage {
         Ok((stage, reports))
     }
 
-    /// Starts a coordinator. It becomes active if no other coordinator is active, and a standby
+    /// Starts a coordinator, which becomes active if no other coordinator is active, and a standby
     /// otherwise.
     ///
     /// # Errors
