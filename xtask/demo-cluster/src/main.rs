@@ -132,7 +132,7 @@ impl Story {
         self.dead = Some((1, now_ns()?));
         self.await_owners(&[id(0)])?;
         let seconds = begun.elapsed().as_secs_f64();
-        Ok(format!("the others have its packets after {seconds:.1} s"))
+        Ok(format!("other nodes have its packets after {seconds:.1} s"))
     }
 
     /// The living nodes that are not drained.

@@ -8,7 +8,7 @@ use fanpcap_cluster::analyzer::Delivered;
 use super::exports::Exports;
 use super::files::{Files, Rotation};
 
-/// The outputs. Each packet goes to every output.
+/// The outputs, each of which gets every packet.
 #[derive(Debug)]
 pub(super) struct PacketOutputs {
     pub(super) files: Option<Files>,

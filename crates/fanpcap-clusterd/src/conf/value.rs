@@ -38,7 +38,7 @@ pub(crate) enum Type {
     Number(u32, u32),
     /// A time in milliseconds, between these two times.
     Time(u32, u32),
-    /// One of these words.
+    /// A word of this list.
     Choice(&'static [&'static str]),
     Ip,
     /// A multicast address and a port.

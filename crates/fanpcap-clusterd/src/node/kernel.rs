@@ -313,8 +313,8 @@ impl Kernel {
         self.forget();
         let all = selectors.iter().zip(programs);
         let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
-        // Devices that refused a selection come first: if they refuse again, nothing is attached to
-        // others. Devices with a link come last: their former selection can't be restored.
+        // Devices that refused a selection come first: if they refuse again, others stay untouched.
+        // Devices with a link come last: their former selection can't be restored.
         all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
         for (device, (selector, (program, code))) in all {
             let id = selector.program().id();

@@ -171,7 +171,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts an analyzer. Its messages go to the file `analyzer`.
+/// Starts an analyzer, whose messages go to the file `analyzer`.
 fn analyzer(stage: &Stage) -> Result<Child> {
     let log = File::create(stage.scratch.file("analyzer"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));

@@ -65,7 +65,7 @@ impl Drop for Coordinator {
     }
 }
 
-/// Starts a coordinator. Its messages go to the file `coordinator`.
+/// Starts a coordinator, whose messages go to the file `coordinator`.
 pub(crate) fn coordinator(stage: &Stage) -> Result<Coordinator> {
     let log = fs::File::create(stage.scratch.file("coordinator"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));

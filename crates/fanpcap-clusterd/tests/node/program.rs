@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::stage::Stage;
 
-/// A running program. Its output is in files.
+/// A running program, whose output is in files.
 pub(crate) struct Program {
     child: Child,
     out: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program. Its output goes to files in `dir`.
+    /// Starts the program, whose output goes to files in `dir`.
     pub(crate) fn start(command: &mut Command, dir: &Path, name: &str) -> Result<Self> {
         let file = |end| dir.join(format!("{name}.{end}"));
         let (out, log) = (file("out"), file("log"));

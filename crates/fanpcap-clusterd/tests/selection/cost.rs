@@ -12,7 +12,7 @@ use fanpcap_testkit::frames;
 
 use super::agreement::program;
 
-/// The number of packets in a round. All of them differ.
+/// The number of packets in a round. No two packets are equal.
 const PACKETS: u32 = 10_000;
 const ROUNDS: usize = 101;
 

@@ -284,7 +284,7 @@ fn an_analyzer_that_comes_at_rest_is_exact_about_a_node_that_dies() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // There is no traffic for two seconds. Then node 1 captures all packets, and dies. One
+        // For two seconds, there is no traffic. Then node 1 captures all packets, and dies. One
         // packet of each bucket never reaches the analyzer.
         let come = seconds.saturating_sub(2).min(7) * 10;
         let at = Report8 {
