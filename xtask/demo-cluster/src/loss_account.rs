@@ -47,8 +47,8 @@ impl Truth {
         truth
     }
 
-    /// How far the number of missed packets lies outside of `lost`, the span that results from the
-    /// nodes' counts; 0 if the span includes the number.
+    /// How far the number of missed packets is outside of `lost`, the span according to the nodes'
+    /// counts. The result is 0 if the number is in the span.
     pub(crate) fn unaccounted(&self, lost: Span) -> u64 {
         let missed = i64::try_from(self.missed).unwrap_or(i64::MAX);
         let outside = (lost.least - missed).max(missed - lost.most).max(0);

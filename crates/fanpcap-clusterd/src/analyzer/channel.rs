@@ -87,7 +87,7 @@ impl Write for Limited<'_> {
 /// How long the other side may take to read the reason of a refusal.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Ends a connection so that the other side can read the reason: if a socket is closed with unread
+/// Ends a connection so that the other side can read the reason. If a socket is closed with unread
 /// bytes, the kernel discards data that was sent.
 fn end(stream: &mut TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);

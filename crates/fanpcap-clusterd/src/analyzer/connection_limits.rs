@@ -69,8 +69,8 @@ pub(super) enum NoSlot {
 impl ConnectionLimits {
     /// Returns a slot for a connection that has proven nothing. If all slots are taken, `take` ends
     /// another connection by calling its `end`, and returns the address of that connection. `take`
-    /// chooses the /48 with the most connections, then the /64 with the most connections in that
-    /// /48, then the address with the most connections in that /64, then the oldest connection.
+    /// chooses the /48 with the most connections. Within the /48 it chooses the /64 with the most,
+    /// within the /64 the address with the most, and then the oldest connection.
     pub(super) fn take(
         &self,
         from: SocketAddr,

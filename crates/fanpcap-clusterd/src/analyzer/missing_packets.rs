@@ -58,8 +58,8 @@ impl MissingPackets {
             self.first = stamp;
             return;
         }
-        // All packets that were captured before the report at `first` have come, and no packet that
-        // was captured after the report at `stamp`.
+        // All packets that were captured before the report at `first` have come. No packet has come
+        // that was captured after the report at `stamp`.
         let is_drained = |quiet: &IdleTime| quiet.until > self.first && quiet.since <= stamp;
         if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
             return;

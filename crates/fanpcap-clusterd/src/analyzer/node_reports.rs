@@ -297,8 +297,8 @@ impl ReportedNode {
             .map_or(0, MissingPackets::at_rest)
     }
 
-    /// The packets that the node captured since its counters were 0: the packets that came, and
-    /// those that are known to be lost. `None` if the node does not send packets.
+    /// The packets that the node captured since its counters were 0: those that came, and those
+    /// that are known to be lost. `None` if the node does not send packets.
     fn captured(&self, node: NodeId, analyzer: &Analyzer) -> Option<Box<Spans>> {
         let (boot, since) = self.counters;
         let received = analyzer.received(node, boot, since)?;

@@ -148,8 +148,8 @@ impl Receiver {
     }
 }
 
-/// The id for a sender's address, because the format has no node id: the 32 bits of an IPv4
-/// address, or the last 32 bits of an IPv6 address.
+/// The id for a sender's address: the 32 bits of an IPv4 address, or the last 32 bits of an IPv6
+/// address. The datagrams have no node id.
 fn sender(ip: IpAddr) -> NodeId {
     NodeId(match ip {
         IpAddr::V4(ip) => ip.to_bits(),

@@ -290,7 +290,8 @@ impl Kernel {
 
     /// Loads BPF programs with their table, and makes the devices run them in place of their old
     /// ones. If this fails, detaches the selection from devices that had none. With a selection on
-    /// only one leg of a tap, the node would capture a share of one direction and all of the other.
+    /// only one leg of a tap, the node would capture a share of one direction and all of the other
+    /// one.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
         self.try_replace(programs, assignment).map_err(|error| {

@@ -142,10 +142,10 @@ fn at_one_time<T>(
     })
 }
 
-/// Lower bounds for differences of counters. The counters are read one after the other, so while
-/// packets come, each difference is only a lower bound, and may be less than an earlier one. But
-/// analyzers and Prometheus take a falling number for a restart of the counters. So the greatest
-/// lower bound so far is reported.
+/// Lower bounds for differences of counters. The counters are read one after the other. So while
+/// packets come, each difference is only a lower bound, and may be less than before. But analyzers
+/// and Prometheus take a falling number for a restart of the counters. So the greatest lower bound
+/// so far is reported.
 #[derive(Debug, Default)]
 struct Floor {
     /// When the counters were 0.

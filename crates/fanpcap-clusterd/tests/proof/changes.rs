@@ -152,8 +152,8 @@ fn distribution(engine: Engine) -> Result<()> {
     assert_merged(&stage, truth)
 }
 
-/// Asserts that after `fanpcap cluster merge` of the tcpdumps' files each packet is left once, and
-/// that the command prints the right counts.
+/// Asserts that `fanpcap cluster merge` of the tcpdumps' files leaves each packet once, and that
+/// the command prints the right counts.
 pub(crate) fn assert_merged(stage: &Stage, truth: Truth) -> Result<()> {
     let merged = stage.scratch.file("merged.pcap");
     let of_node = |node| stage.devices.iter().map(move |it| stage.kept(node, it));

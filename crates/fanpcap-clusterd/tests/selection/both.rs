@@ -204,8 +204,8 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     events
 }
 
-/// A frame that the BPF program reads on its fast path, or that just fails one of the conditions
-/// for this path: the type, the first byte, the length in the header, or the actual length.
+/// A frame for the BPF program's fast path, or a frame that fails just one condition for this path:
+/// the type, the first byte, the length in the header, or the actual length.
 fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
     let mut frame = draw.bytes(12);
     if draw.one_in(4) {

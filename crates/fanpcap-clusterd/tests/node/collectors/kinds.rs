@@ -184,10 +184,10 @@ impl Kind {
 }
 
 fn nfacctd_config(port: &str, dir: &Path) -> String {
-    // At each full hour nfacctd writes its data, and then continues in the same file. If a later
-    // fragment comes from another node before the datagram's first fragment, nfacctd 1.7.7 counts
-    // the later fragment twice: at once, and with the first one. `nfacctd_ext_sampling_rate`
-    // prevents this.
+    // At each full hour nfacctd writes its data, and then continues in the same file. If a
+    // datagram's later fragment comes before its first fragment, and from another node, nfacctd
+    // 1.7.7 counts the later fragment twice: at once, and with the first one.
+    // `nfacctd_ext_sampling_rate` prevents this.
     format!(
         "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {port}\n\
          nfacctd_disable_checks: false\nnfacctd_ext_sampling_rate: 1\nplugins: print\nprint_refresh_time: 3600\n\
