@@ -88,7 +88,7 @@ impl Reloader {
             }
             Err(error) => {
                 let why = streams::words(&error);
-                (self.say)(&format!("the old keys and certificates stay: {why}"));
+                (self.say)(&format!("the old keys and certificates stay in use: {why}"));
                 None
             }
         }

@@ -394,7 +394,7 @@ impl<'a> FileEntries<'a> {
             return Ok(());
         }
         let message = format!("node {own} is not in 'nodes', so it would get no packet");
-        let hint = "add it there on all machines, or name one of 'nodes'";
+        let hint = "add it to 'nodes' on all machines, or set 'node' to one of 'nodes'";
         let fault = Fault::new("cluster-settings-bad", message).hint(hint);
         Err(self.blame(fault, self.entry(Key::Node)))
     }

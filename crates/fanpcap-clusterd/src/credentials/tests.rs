@@ -123,7 +123,7 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     assert!(machine.has(b'1') && !machine.has(b'2'));
     fs::remove_file(machine.scratch.file("key")).unwrap();
     let (said, is_new) = machine.hang_up();
-    assert!(said.starts_with("the old keys and certificates stay: ") && !is_new);
+    assert!(said.starts_with("the old keys and certificates stay in use: ") && !is_new);
     let file = machine.scratch.file("key").display().to_string();
     assert!(said.contains(&file), "{said}");
     assert!(machine.has(b'1'));
