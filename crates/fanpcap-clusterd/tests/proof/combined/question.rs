@@ -53,8 +53,8 @@ impl Question {
     }
 
     /// Notes that a node was dead, hung or blind, or joined, while these packets came. The buckets
-    /// that it had at that time are in question. Of its other buckets in this part of the run, the
-    /// packets that came while the buckets moved are in question.
+    /// that the node had at that time are in question. So are its other buckets of this part of the
+    /// run, but only packets that came while these buckets moved.
     pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         let name = Some(id(node));
         let own = owners.iter().map(|owner| *owner == name);
