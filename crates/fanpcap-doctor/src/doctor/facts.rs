@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use fanpcap_config::device::ANY;
 use fanpcap_group::guard;
 use fanpcap_linux::netlink::link::{self, Link};
@@ -81,18 +81,13 @@ pub(super) fn read(
     program: Option<&Path>,
     between: Duration,
 ) -> Result<Facts> {
-    // This source only checks that the device exists. The snapshots need a source for all devices,
-    // because the groups of all devices are examined. If members wait for this device, which is
-    // gone, doctor reports them.
-    let exists = Source::new(asked);
+    // The groups of all devices are examined.
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;
-    if let Err(error) = exists {
-        let is_awaited = |name| before.snapshot.waiting.contains_key(name);
-        ensure!(asked.is_some_and(is_awaited), error);
-    }
+    check_exists(asked, &before)?;
     stop::wait(between).context("waiting")?;
     let now = Look::take(&mut source)?;
+    check_exists(asked, &now)?;
     let root = Path::new("/");
     let index = |name: &str| match name {
         ANY => Some(0),
@@ -124,6 +119,15 @@ pub(super) fn read(
         kernel,
         irqbalance: nic::irqbalance().map(|pid| banned(root, pid)),
     })
+}
+
+/// Fails if the named device does not exist. If members wait for this device, doctor reports them.
+fn check_exists(asked: Option<&str>, look: &Look) -> Result<()> {
+    let is_awaited = asked.is_some_and(|name| look.snapshot.waiting.contains_key(name));
+    match Source::new(asked) {
+        Err(error) if !is_awaited => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// The named device, or else the devices with packet sockets.
