@@ -45,8 +45,9 @@ impl NodeSide for NodeLink {
 const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 
-/// Stands for election in the cluster of this name. Commands that read the election show `who`.
-/// `desired` comes from the settings. Drained nodes and weights come from etcd.
+/// Stands for election in the cluster of this name. `who` is the coordinator's name in the
+/// election, which commands show. `desired` has the settings; drained nodes and weights come from
+/// etcd.
 ///
 /// # Errors
 /// Fails if the settings are not valid, or if a file can't be read.

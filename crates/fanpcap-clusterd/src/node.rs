@@ -206,7 +206,7 @@ fn announcement(conf: &Conf, arguments: &Arguments, devices: usize) -> Result<An
     })
 }
 
-/// This node's version and settings. `None`: a number of the version is too large for the message.
+/// This node's version and settings. `None` if a number of the version does not fit into 8 bits.
 fn setup(conf: &Conf, devices: usize) -> Option<Setup> {
     Some(Setup {
         version: env!("CARGO_PKG_VERSION").parse().ok()?,

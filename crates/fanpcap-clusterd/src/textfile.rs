@@ -54,7 +54,7 @@ impl Textfile {
 /// A metric's name, help and number.
 pub(crate) type Metric = (&'static str, &'static str, u64);
 
-/// A family for each metric, with one sample that has these labels.
+/// Makes a family with one sample of each metric. All samples have the labels `labels`.
 pub(crate) fn families(
     kind: Kind,
     labels: &[Label],

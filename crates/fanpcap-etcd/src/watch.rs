@@ -152,7 +152,7 @@ impl Watch {
             return Err(WatchEnd::Broken(self.refused(&outcome.cancel_reason)));
         }
         let changes: Vec<_> = outcome.events.into_iter().map(Change::from).collect();
-        // The header's revision may be ahead of changes that come only with the next message.
+        // The header's revision is not used: the next message may have changes of that revision.
         let revision = changes.iter().map(Change::revision).max();
         Ok(Changes {
             revision: revision.unwrap_or(0),

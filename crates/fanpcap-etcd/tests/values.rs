@@ -1,4 +1,4 @@
-//! Any value of any key is either read or left out.
+//! Whatever value a key has in etcd, the view contains the value or leaves it out.
 
 use fanpcap_cluster::{DesiredState, NodeId};
 use fanpcap_etcd::KeyValue;

@@ -40,7 +40,7 @@ impl Claims {
         self.0[bucket % BUCKETS]
     }
 
-    /// In how many buckets the node captures packets.
+    /// The number of buckets whose packets the node captures.
     pub fn count(&self) -> usize {
         let mine = self.0.iter().filter(|claim| **claim != Claim::Elsewhere);
         mine.count()
@@ -52,9 +52,9 @@ impl Claims {
     }
 }
 
-/// The table by the paper's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b`
-/// belongs to node `b mod N`. The table is exact if N divides the number of buckets. Otherwise the
-/// first nodes have one bucket more, and the last round of turns is cut short.
+/// The table by DiCAP's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b` belongs
+/// to node `b mod N`. The table is exact if N divides the number of buckets. Otherwise the first
+/// nodes have one bucket more than the other nodes.
 ///
 /// `slots` are the nodes' slots in the order of their `Pi`. Without nodes, no bucket has an owner.
 pub fn in_turn(slots: &[Slot]) -> Box<Owners> {

@@ -39,7 +39,7 @@ pub const NUMBERS: usize = 64;
 pub enum Kind {
     /// Shows that the mirror port works, and how far the nodes' times are apart.
     Beacon,
-    /// Puts the announced topology into use, and restarts the turns of [`crate::Key::RoundRobin`].
+    /// At this frame the announced topology takes effect, and round robin counts from 0 again.
     Update,
 }
 
@@ -50,7 +50,7 @@ pub struct InLine {
     pub kind: Kind,
     /// The number that identifies the cluster.
     pub cluster: u32,
-    /// The sequence, which counts seconds. Frames of the same kind have different sequences.
+    /// The sequence number, a count of seconds. Frames of the same kind have different sequences.
     pub sequence: u64,
     /// When the frame was sent, in nanoseconds of TAI.
     pub time_ns: u64,
@@ -105,7 +105,7 @@ impl InLine {
     }
 }
 
-/// Decodes a frame of this version and cluster; `None` for others. An unknown kind is `None`.
+/// Decodes a frame of this version and cluster; `None` for others. The kind is `None` if unknown.
 pub(crate) fn decode(frame: &[u8], cluster: u32) -> Option<(Option<Kind>, InLine)> {
     let mut rest = frame.get(12..)?;
     let is_tag =

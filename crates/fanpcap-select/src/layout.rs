@@ -12,8 +12,8 @@ pub const CONTROL_MAP: &str = "control";
 pub const COUNTS_MAP: &str = "counts";
 /// Name of the array of ring buffers, one for each lane. Only a BPF program that ships has it.
 pub const RINGS_MAP: &str = "rings";
-/// Name of the array with the BPF program that gets this node's packets, at index 0. Only a BPF
-/// program that passes packets to another one has it.
+/// Name of the program array with the BPF program that gets this node's packets. The array has only
+/// index 0. Only a BPF program that passes packets to another one has it.
 pub const NEXT_MAP: &str = "next";
 
 /// Offsets in [`CONTROL_MAP`].
@@ -22,30 +22,30 @@ pub mod control {
 
     /// 64 bits: [`crate::Control`].
     pub const WORD: usize = 0;
-    /// 64 bits: the control word that the next topology update in the stream sets; 0 for none.
+    /// 64 bits: the control word that the next topology update copies to [`WORD`]; 0 for none.
     pub const NEXT: usize = 8;
     /// 64 bits: packets since the last topology update in the stream.
     pub const TURNS: usize = 128;
     /// The last beacon, in fields of 64 bits: its sequence, the time in its frame (nanoseconds of
     /// TAI), and when it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is written last.
     pub const LAST: usize = 256;
-    /// 64 bits: the number of the last beacon, on a node with several devices. The node's other
-    /// devices may receive copies of the beacon.
+    /// 64 bits: the announced number of the last beacon. Only a node with several devices needs
+    /// this number: its other devices may receive copies of the beacon, which are dropped.
     pub const LAST_NUMBER: usize = LAST + 24;
-    /// A claim's change that may be incomplete, in fields of 64 bits that the BPF program does not
-    /// use: 1 if there is such a change, the place in the tables, the new claim, and the bucket's
-    /// values in [`SUMS`] and [`SHARED`] after the change.
+    /// A bucket's change of claim, stored first so that the next agent can complete it. Fields of
+    /// 64 bits that only agents use: 1 while the change is incomplete, the claim's place in the
+    /// tables, the new claim, and the bucket's new values in [`SUMS`] and [`SHARED`].
     pub const CHANGE: usize = 512;
-    /// The numbers of beacons, 64 bits each. A beacon's number is at its sequence modulo
-    /// [`in_line::NUMBERS`]; 0 if no number was announced.
+    /// The announced numbers of beacons, 64 bits each. A beacon's number is at the index "sequence
+    /// modulo [`in_line::NUMBERS`]", which has 0 if no number was announced.
     pub const BEACONS: usize = 1024;
     /// The numbers of topology updates, stored like those of beacons.
     pub const UPDATES: usize = 2048;
     /// Both tables, each with one byte for each bucket: [`crate::Claim`].
     pub const TABLES: usize = 4096;
-    /// 64 bits for each bucket, not used by the BPF program. The value is the number of the
-    /// bucket's packets that this node has captured, minus the packets that were counted by tables
-    /// that now have a claim to the bucket, modulo 2^64.
+    /// 64 bits for each bucket, which only the agent uses. This value, plus the counts of the
+    /// tables whose claims give the bucket to this node, is the number of the bucket's packets that
+    /// this node has captured, modulo 2^64.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
     /// Like [`SUMS`], but only for packets that this node captured in a union while it shared the
     /// bucket with another node.
@@ -61,30 +61,31 @@ pub mod control {
 
 /// Offsets in [`COUNTS_MAP`], for lane 0.
 ///
-/// A lane with a queue of its own counts a packet in 16 bits, so that the counters of a table take
-/// only 8 KiB of the CPU's first cache and not 32. A half turn is complete when the lowest 15
-/// ([`HALF`]) of these bits wrap to 0. A second counter, of 64 bits, counts the bucket's half
-/// turns. The BPF program stores the 16 bits first, and then counts the half turn. Until then, the
-/// highest of the 16 bits differs from the lowest bit of the count of half turns.
+/// A lane with a queue of its own counts each bucket's packets in 16 bits. So a table's counters
+/// take 8 KiB of the CPU's first-level cache; counters of 64 bits would take 32 KiB. A counter
+/// makes a half turn when its lowest 15 bits ([`HALF`]) wrap to 0. A second counter, of 64 bits,
+/// counts the bucket's half turns. The BPF program stores the counter first. Until it also counts
+/// the half turn, the counter's highest bit differs from the lowest bit of the half turns.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
-    /// Bytes of a table's counters of 16 bits: each bucket's packets while the table is in use.
+    /// Bytes of one table's counters of 16 bits: one counter of packets for each bucket.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
     /// Bytes of a lane: the counters of 16 bits of both tables. They are at the beginning of
     /// the row. Only lanes with a queue of their own have these counters.
     pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
-    /// The number of bits that wrap at the end of a half turn.
+    /// The number of a counter's lowest bits that wrap to 0 at each half turn.
     pub const HALF: u32 = 15;
-    /// Bytes of a table's counters of 64 bits. They count each bucket's half turns; in the lane
-    /// that all other queues share, they count each bucket's packets.
+    /// Bytes of one table's counters of 64 bits: for each bucket, half turns in a lane with a queue
+    /// of its own, and packets in the lane that all other queues share.
     pub const TABLE: usize = BUCKETS * 8;
     /// Bytes of a lane: the counters of 64 bits of both tables.
     pub const LANE: usize = 2 * TABLE;
-    /// Bytes of the causes of a lane. The causes follow the buckets' counters of all lanes.
+    /// Bytes of a lane's [`crate::native::Causes`], which follow the buckets' counters of all
+    /// lanes.
     pub const CAUSES: usize = 128;
 
-    /// Offsets of the counters of [`crate::native::Causes`], 64 bits each. This one counts beacons.
+    /// The offset of beacons in a lane's [`crate::native::Causes`]. The other causes follow.
     pub const BEACONS: usize = 0;
     /// Topology updates.
     pub const UPDATES: usize = 8;
@@ -102,12 +103,12 @@ pub mod counts {
         lanes.own() * SHORT_LANE
     }
 
-    /// The offset of the causes of lane 0.
+    /// The offset of lane 0's counters of [`crate::native::Causes`].
     pub const fn causes(lanes: Lanes) -> usize {
         long(lanes) + lanes.counters() * LANE
     }
 
-    /// The offset of the lost packets of each bucket, 64 bits each, over all lanes.
+    /// The offset of each bucket's lost packets, 64 bits each. All lanes add to the same counters.
     pub const fn lost(lanes: Lanes) -> usize {
         causes(lanes) + lanes.counters() * CAUSES
     }
@@ -134,8 +135,8 @@ pub struct Lanes {
 const QUEUES_MAX: u8 = 64;
 
 impl Lanes {
-    /// No queue has a lane of its own. This is for a hook where several CPUs serve a queue (the
-    /// kernel's generic XDP).
+    /// No queue has a lane of its own. For hooks that may process packets of one queue on several
+    /// CPUs at once (the kernel's generic XDP).
     pub const SHARED: Self = Self {
         own: 0,
         first: 0,
@@ -155,9 +156,9 @@ impl Lanes {
         }
     }
 
-    /// The lanes of each of several devices with these numbers of receive queues. All devices use
-    /// the same maps, but their queues have different lanes. If one number is 0, no queue has a
-    /// lane of its own. Lanes that one device does not need go to the other devices.
+    /// The lanes of each device, by the devices' numbers of receive queues. All devices use the
+    /// same maps, but their queues have different lanes. If a number is 0, no queue of any device
+    /// has a lane of its own. Lanes that one device does not need go to the other devices.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
         let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
         if queues.contains(&0) {
@@ -190,7 +191,7 @@ impl Lanes {
         lanes.collect()
     }
 
-    /// The lanes of a node with `own` lanes that have a queue of their own: see [`Lanes::own`].
+    /// Lanes whose [`Lanes::own`] is `own`, for an agent that opens the maps of an earlier agent.
     pub fn with_own(own: u32) -> Self {
         if own == 0 {
             Self::SHARED
@@ -209,7 +210,7 @@ impl Lanes {
         self.first as usize
     }
 
-    /// The number of the device's queues with a lane of their own. These are the first queues.
+    /// How many queues of the device, counted from queue 0, have a lane of their own.
     pub const fn queues(self) -> usize {
         self.queues as usize
     }

@@ -13,7 +13,7 @@ use crate::topology::NODES;
 /// How long a packet may wait for its node's CPU, in nanoseconds: the longest measured wait.
 const WAIT: u64 = 100_000_000;
 
-/// For this time after a report, in nanoseconds, its topology may still become known.
+/// How many nanoseconds after a report its topology may still arrive.
 const UNKNOWN: u64 = 5_000_000_000;
 
 /// For this time, in nanoseconds, a node that counts as dead may return with the same counters.
@@ -29,7 +29,7 @@ impl Ledger {
             return;
         };
         if time < self.time && skew > self.settings.skew {
-            // The reports do not reach far enough yet.
+            // With the greater skew, some reports end before the time that was already evaluated.
             return;
         }
         self.settings.skew = skew;
@@ -61,7 +61,7 @@ impl Ledger {
         }
     }
 
-    /// How far nodes' times may differ: measured by beacons, if all nodes see them.
+    /// How far nodes' clocks may differ: measured if all live nodes see beacons, else the setting.
     fn skew(&self) -> u64 {
         let live = || self.runs.iter().filter(|run| run.is_live());
         let beacon = |run: &CounterRun| run.last().summary.beacon.sequence;
@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets that came since all nodes have reports.
+    /// Gives each live node its verdict, by the packets that came after all nodes' first reports.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Makes observers of the runs that are not observers yet.
+    /// Makes observers of all runs with a believed verdict, in the order in which the runs began.
     fn align(&mut self) {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&at| self.runs[at].since);
@@ -117,7 +117,7 @@ impl Ledger {
             } else if let Some((before, unbooked)) = self.before(run) {
                 let run = &mut self.runs[at];
                 run.before = Some(before);
-                // This run was no observer for a while, and continues with its captured packets.
+                // If the run was an observer earlier, `unbooked` is already known.
                 if !run.booked && run.age != RunAge::New {
                     run.unbooked = unbooked;
                 }
@@ -126,7 +126,8 @@ impl Ledger {
         }
     }
 
-    /// Begins with the first observer. Packets that it has already counted are not in the ledger.
+    /// Begins the ledger with the run `at`, the first observer. Packets that the run counted
+    /// earlier are not in the ledger.
     fn begin_with(&mut self, at: usize) {
         let run = &mut self.runs[at];
         if run.age == RunAge::New {
@@ -142,8 +143,9 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// The packets offered before `run`'s counts began, and the negated number of packets that the
-    /// run captured before the ledger began. `None` until all reports reach far enough.
+    /// Returns two numbers of each bucket: the packets offered before `run`'s counts began, and the
+    /// negated number of packets that `run` captured before the ledger began. `None` until all
+    /// nodes' reports reach the time at which `run`'s counts begin.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;
@@ -170,7 +172,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // The packets that the run captured until its first report and before the ledger began.
+        // Minus `run`'s captured packets from before the ledger began, until its first report.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -212,8 +214,8 @@ impl Ledger {
         }
     }
 
-    /// Handles runs whose end all nodes' reports have reached. Notes how many packets such a run
-    /// captured. Raises `floor` to the number of offered packets that its counts show, if greater.
+    /// Completes each ended run when all live nodes' reports reach its end: notes how many packets
+    /// the run captured, and raises `floor` if the run's counts show more offered packets.
     fn reach_ends(&mut self) {
         for at in 0..self.runs.len() {
             let run = &self.runs[at];
@@ -240,7 +242,7 @@ impl Ledger {
         }
     }
 
-    /// Adds to the sums the counts of ended runs that can't continue.
+    /// Removes ended runs that can't continue, and keeps their counts only in sums.
     fn give_up(&mut self) {
         let is_over = |run: &CounterRun| {
             let end = run.end.as_ref().filter(|end| end.is_reached);

@@ -21,17 +21,17 @@ impl Span {
         }
     }
 
-    /// Whether the number is exact.
+    /// Whether the lower limit equals the upper limit, so that the number is known.
     pub fn is_exact(self) -> bool {
         self.least == self.most
     }
 
-    /// Whether the number may be `number`.
+    /// Whether `number` is within the limits.
     pub fn has(self, number: i64) -> bool {
         self.least <= number && number <= self.most
     }
 
-    /// How much the number has grown since `before`. Both spans have the same uncertain part.
+    /// How much the number has grown since `before`, if both spans contain the same unknown part.
     pub(super) fn since(self, before: Self) -> Self {
         let least = self.least.saturating_sub(before.least);
         let most = self.most.saturating_sub(before.most);
@@ -41,7 +41,7 @@ impl Span {
         }
     }
 
-    /// The same span, with limits that are not below 0.
+    /// The same span, but with negative limits set to 0.
     pub fn not_negative(self) -> Self {
         Self {
             least: self.least.max(0),

@@ -8,7 +8,7 @@ use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Engine};
 
-/// For how long a command waits without a message.
+/// How long a command waits before it prints what it waits for.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Prints a line on standard error after [`SILENT`], unless this value was dropped before.
@@ -17,7 +17,8 @@ pub(super) struct WaitingNotice {
 }
 
 impl WaitingNotice {
-    /// A line that names the engine that must reply. `fixed` replies at once, so it gets no line.
+    /// The notice for a cluster: it names the engine that must reply. With engine `fixed` there is
+    /// no notice, because no process must reply.
     pub(super) fn of(conf: &Conf) -> Self {
         let (wait, dropped) = mpsc::channel();
         if let Some(text) = text(conf) {

@@ -30,8 +30,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// The file with the analyzer's account of each bucket.
 pub(crate) const BUCKETS: &str = "buckets.csv";
 
-/// The traffic has stopped if nothing changes for this long, in nanoseconds: a node's reports are a
-/// second apart.
+/// If nothing changes for this many nanoseconds, the traffic has stopped: each node sends a report
+/// every second.
 pub(crate) const REST: u64 = 2_000_000_000;
 
 /// The coordination engine of the cluster.
@@ -69,7 +69,7 @@ pub(crate) struct Stage {
     pub(crate) ships: bool,
     /// The names of each node's devices: one device, or the two legs of a tap.
     pub(crate) devices: &'static [&'static str],
-    /// The write lock of [`MACHINE`], while packets come.
+    /// The write lock of [`MACHINE`], held while the cluster gets packets.
     alone: Option<RwLockWriteGuard<'static, ()>>,
 }
 
@@ -109,8 +109,8 @@ impl Stage {
         stage.await_line("all nodes' reports", |line| {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
-        // Packets that come before a node's second report have only a span in the account. The span
-        // would stay if the first node in the ledger died.
+        // Until a node's second report, the account knows only limits for that node's packets. If
+        // the first node in the ledger died then, the number would never become exact.
         stage.await_rest()?;
         Ok(stage)
     }
@@ -187,8 +187,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Kills the coordinator that leads, and returns its name. The embedded engine has only one
-    /// coordinator here.
+    /// Kills the coordinator that leads, and returns its name. The tests run only one coordinator
+    /// with the embedded engine.
     pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
         let is_only = self.etcd.is_none();
@@ -335,8 +335,8 @@ impl Stage {
         self.await_line("an account at rest", |line| {
             let is_exact = line.is("offered", self.sent) && line.is_exact("captured");
             let same = first.as_ref().filter(|first| is_exact && line.is_as(first));
-            // Measures by the account's own time, because on a busy machine the analyzer may print
-            // no new line for a while.
+            // Compares the times in the account, not the time of day: on a busy machine the
+            // analyzer may print no new line for a while.
             let rested = same.map(|first| line.time().saturating_sub(first.time()));
             if rested.is_none() {
                 first = is_exact.then(|| line.clone());
@@ -406,7 +406,7 @@ impl Drop for Stage {
         }
         self.readers.clear();
         let agents = self.agents.iter_mut().flatten();
-        // This fails if the process has already ended.
+        // `end` fails if the process has already ended, which is no error here.
         for child in agents
             .chain(&mut self.coordinators)
             .chain(&mut self.analyzer)

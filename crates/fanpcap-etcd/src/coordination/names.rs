@@ -28,12 +28,12 @@ impl Names {
         format!("{}nodes/{node}", self.prefix).into_bytes()
     }
 
-    /// The keys of all nodes, and of machines that have the id of another machine.
+    /// The keys of all nodes, and of further machines with the id of a node.
     pub(super) fn nodes(&self) -> Keys {
         Keys::Prefix(format!("{}nodes/", self.prefix).into_bytes())
     }
 
-    /// The key for the announcement of a machine whose id another machine has.
+    /// The key for the announcement of a second machine with the same node id.
     pub(super) fn clone_of(&self, node: NodeId, boot: u64) -> Vec<u8> {
         format!("{}nodes/{node}/{boot:016x}", self.prefix).into_bytes()
     }

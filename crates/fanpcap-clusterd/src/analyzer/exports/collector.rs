@@ -75,8 +75,8 @@ impl Collector {
             .statistics(now, statistics, &mut |message| connection.send(message));
     }
 
-    /// Whether the collector lacks the selectors of this topology. If so, `describe` counts them as
-    /// sent, and the caller must send them by [`Collector::selector`].
+    /// Whether the collector lacks the selectors of this topology. If this returns `true`, the
+    /// caller must send the selectors by [`Collector::selector`]. They already count as sent.
     pub(super) fn describe(&mut self, now: Duration, revision: Revision) -> bool {
         let is_described = self.described.is_some_and(|(last, at)| {
             let is_old = now < at || now - at >= REPEAT;
@@ -114,7 +114,7 @@ impl Collector {
         self.flushed = now;
     }
 
-    /// How many packets were sent, left out and cut, and how many messages were lost.
+    /// How many packets were exported, left out and shortened, and how many messages were lost.
     pub(super) fn counts(&self) -> [u64; 4] {
         let Totals {
             packets,
