@@ -34,14 +34,14 @@ pub(crate) fn section(to: &mut Vec<u8>) {
     });
 }
 
-/// The wire length of a packet in a file: at least the number of captured bytes.
+/// The wire length that a packet gets in a file: never less than the number of captured bytes.
 pub(crate) fn wire_length(record: &Record<'_>) -> u32 {
     let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     record.wire_length.max(captured)
 }
 
-/// The interface of a node, for packets that the node captured by the topology of this revision.
-/// Its time stamps are in nanoseconds.
+/// An interface block: the packets that a node captured by the topology of this revision. Its time
+/// stamps are in nanoseconds.
 pub(crate) fn interface(to: &mut Vec<u8>, link: u16, (node, revision): (NodeId, Revision)) {
     block(to, INTERFACE, |to| {
         to.extend_from_slice(&u32::from(link).to_le_bytes());
@@ -65,13 +65,13 @@ pub(crate) fn origin(name: &str, description: &str) -> Option<(NodeId, Revision)
     Some((node, Revision(revision)))
 }
 
-/// A packet of a node's interface. The block has the packet's bucket as its queue.
+/// A packet block of a node's interface. The option `epb_queue` has the packet's bucket.
 pub(crate) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
     let record = &packet.record;
     let length = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     block(to, PACKET, |to| {
         to.extend_from_slice(&interface.to_le_bytes());
-        // The upper word comes first, in either byte order.
+        // In pcapng, the upper 32 bits come before the lower 32 bits, whatever the byte order.
         to.extend_from_slice(&record.stamp.rotate_left(32).to_le_bytes());
         to.extend_from_slice(&length.to_le_bytes());
         to.extend_from_slice(&wire_length(record).to_le_bytes());

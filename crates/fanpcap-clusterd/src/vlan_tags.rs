@@ -7,7 +7,7 @@ use fanpcap_xdp::takes_tags;
 /// Warns once of each filter that does not see VLAN tags.
 #[derive(Debug, Default)]
 pub(crate) struct TagWarnings {
-    /// The filter of the last call.
+    /// The filter of the last call of [`TagWarnings::warnings`].
     filter: Option<Filter>,
 }
 

@@ -30,8 +30,8 @@ fn frames(dir: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The frames of a file, up to the first frame that can't be read. Empty if the file has another
-/// format or another link type.
+/// The frames of a file, up to the first frame that can't be read. Empty if the file is no pcap
+/// file, or its link type is not Ethernet.
 fn read(path: &Path) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let Ok(mut reader) = PcapReader::new(File::open(path).unwrap()) else {

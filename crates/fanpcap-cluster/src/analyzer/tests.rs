@@ -98,7 +98,7 @@ enum Change {
 #[derive(Clone, Debug)]
 struct Plan {
     change: Change,
-    /// When the new node and the old node load the second and the third revision.
+    /// When the new node loads revisions 2 and 3. `old` has the times of the old node.
     new: [u64; 2],
     old: [u64; 2],
     analyzer: [u64; 2],
@@ -122,7 +122,8 @@ prop_compose! {
     ) -> Plan {
         let mut packets = packets;
         packets.sort_unstable();
-        // Equal packets come at the same time, or so far apart that they do not look like doubles.
+        // Packets with the same content come in the same millisecond, or so far apart that the
+        // analyzer does not take one for a copy of the other.
         let mut last = [None::<u64>; 256];
         packets.retain(|&(at, content)| {
             let last = &mut last[usize::from(content)];
@@ -133,7 +134,8 @@ prop_compose! {
         Plan {
             change,
             new: [gained, stable[0]],
-            // The old node loads the union before it loads the next stable topology.
+            // The old node loads the union at `lost`, before any node loads the next stable
+            // topology.
             old: [lost, stable[1]],
             analyzer: [300 + analyzer[0], 600 + analyzer[1]],
             late,
@@ -144,8 +146,8 @@ prop_compose! {
 }
 
 impl Plan {
-    /// The revision and the mark with which a node captures at the millisecond `at`; `None` if it
-    /// does not capture.
+    /// The revision and the mark of a packet that the node captures at the millisecond `at`; `None`
+    /// if the node does not capture this packet.
     fn captures(&self, node: usize, at: u64) -> Option<(Revision, bool)> {
         if node == 0 {
             match (self.change, at) {
@@ -318,7 +320,7 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     analyzer.follow(Revision(2), topology(0, Some(1)));
     send(&mut analyzer, 2, 300..450, 0);
     analyzer.follow(Revision(3), topology(1, None));
-    // The bucket's last packet in the union comes long before its first packet in the new topology.
+    // One packet comes right after the union, and the next packet 40 ms later.
     send(&mut analyzer, 3, 450..451, 0);
     send(&mut analyzer, 3, 490..1000, 0);
     let end = BEGIN + 10_000 * MS;

@@ -45,7 +45,7 @@ pub(super) struct Inserted {
     pub(super) late: bool,
     /// Whether the record's stamp is later than the last slot.
     pub(super) ahead: bool,
-    /// The record is delivered when [`Timeline::given`] reaches this number.
+    /// The record is delivered when the number of delivered slots reaches this.
     pub(super) until: u64,
 }
 
@@ -59,11 +59,12 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// Memory of delivered slots. If slots kept it, each would keep its largest burst's memory.
+    /// Buffers of delivered slots, for later ones. A slot's own would stay as large as its largest
+    /// burst.
     spare: Vec<TimeSlot>,
     /// The first slot that is not delivered yet.
     due: u64,
-    /// The number of delivered slots. It also grows if the time goes back.
+    /// The number of delivered slots. This number also grows if the time goes back.
     given: u64,
     bytes: usize,
 }
@@ -95,12 +96,12 @@ impl Timeline {
         self.slots.iter().chain(&self.spare).filter(with).count()
     }
 
-    /// The begin of the first slot that is not delivered. Records with earlier stamps are late.
+    /// When the first slot begins that is not delivered. Records with earlier stamps are late.
     pub(super) fn due(&self) -> u64 {
         self.due << SLOT_BITS
     }
 
-    /// Begins at `time`, before the first record is inserted.
+    /// Sets the time of the first slot. Call this before the first record is inserted.
     pub(super) fn begin(&mut self, time: u64) {
         if self.due == 0 {
             self.due = time >> SLOT_BITS;
@@ -139,8 +140,8 @@ impl Timeline {
         }
     }
 
-    /// Delivers the records that are older than `time`. If the time goes back by more than the
-    /// slots cover, delivers all records and begins again at the new time.
+    /// Delivers the records that are older than `time`. If `time` is further from the slots' time
+    /// than all slots cover, delivers all records and begins again at `time`.
     pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {

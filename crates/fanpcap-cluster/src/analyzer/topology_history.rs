@@ -49,7 +49,7 @@ impl KnownTopology {
 pub(super) struct TopologyHistory {
     /// The topologies, the newest last.
     topologies: VecDeque<KnownTopology>,
-    /// For each node and each revision, the first stamp of the node's records by this revision.
+    /// For each node and revision, the earliest stamp of a record that the node captured by it.
     began: BTreeMap<NodeId, VecDeque<(Revision, u64)>>,
 }
 
@@ -95,7 +95,7 @@ impl TopologyHistory {
         noted.max().filter(|noted| Some(*noted) > self.newest())
     }
 
-    /// Notes that at `stamp` a node captured by `revision`.
+    /// Notes that at `stamp` a node captured a packet by the topology `revision`.
     pub(super) fn note(&mut self, node: NodeId, revision: Revision, stamp: u64) {
         let began = self.began.entry(node).or_default();
         match began.iter_mut().find(|(known, _)| *known == revision) {
@@ -109,7 +109,7 @@ impl TopologyHistory {
         }
     }
 
-    /// Whether the node had the record's bucket. If no topology is known, the node had it.
+    /// Whether the node had the record's bucket. `Owner` if no topology is known yet.
     pub(super) fn check(&self, record: &RecordOrigin, skew: u64) -> OwnershipCheck {
         let Some(newest) = self.topologies.back() else {
             return OwnershipCheck::Owner;
@@ -127,7 +127,7 @@ impl TopologyHistory {
                 Some(Phase::Union) => OwnershipCheck::Shared,
                 Some(Phase::Stable) => OwnershipCheck::Owner,
             },
-            // This topology has not come, or is forgotten. It may have been a union.
+            // The record's topology, which has not come or is forgotten, may have been a union.
             None => OwnershipCheck::Shared,
         };
         let newer = |known: &KnownTopology| known.revision > record.revision;
@@ -147,8 +147,8 @@ impl TopologyHistory {
     }
 
     /// Whether the node got the bucket shortly before the record. If so, packets that the previous
-    /// owner captured at that time may still come. The node may have skipped the topology that gave
-    /// it the bucket, and have begun with a later one.
+    /// owner captured at that time may still come. If the node skipped the topology that gave it
+    /// the bucket, its records by later topologies count.
     pub(super) fn is_new(&self, record: &RecordOrigin, skew: u64) -> bool {
         let owns = |known: &KnownTopology| {
             let slot = known.slots.get(&record.node).copied();
@@ -169,8 +169,7 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether the bucket's owner in `known` began to capture earlier than the record's time, by
-    /// more than the skew.
+    /// Whether the bucket's owner in `known` began to capture more than `skew` before the record.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);
@@ -178,7 +177,7 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp > first.saturating_add(skew))
     }
 
-    /// The first stamp of a node's records by the revision `since` or a later one.
+    /// The earliest stamp of a node's records by the revision `since` or later revisions.
     fn first(&self, node: NodeId, since: Revision) -> Option<u64> {
         let began = self.began.get(&node)?.iter();
         began

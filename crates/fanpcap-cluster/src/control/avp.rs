@@ -17,10 +17,10 @@ pub(super) mod code {
     pub(in super::super) const ANALYZER_IP: u8 = 4;
     /// Port of an analyzer, after its address.
     pub(in super::super) const ANALYZER_PORT: u8 = 5;
-    /// The selection key of packets: the paper's 0 (round robin) and 1 (hash), and ours from 16 on.
-    /// A topology has the cluster's key. A node's message has the key of the node's settings.
+    /// The selection key: DiCAP's 0 (round robin) and 1 (hash), and fanpcap's own from 16 on. A
+    /// topology has the cluster's selection key. A node's message has the one in its settings.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
-    /// The lower half of a topology's revision; `TERM` is the upper. The paper has a time here.
+    /// The lower half of a topology's revision; `TERM` is the upper half. DiCAP has a time here.
     pub(in super::super) const VALIDITY_START: u8 = 7;
 
     /// A coordinator's term: the upper half of the revisions that it gives.
@@ -33,9 +33,10 @@ pub(super) mod code {
     pub(in super::super) const EPOCH: u8 = 67;
     /// A topology's stage: 0 stable, 1 union.
     pub(in super::super) const PHASE: u8 = 68;
-    /// Four bytes of a topology's encoding, or of a note. `LENGTH` is the number of all bytes.
+    /// Four bytes of a topology's encoding, or of a note. `LENGTH` is the length of the whole.
     pub(in super::super) const BYTES: u8 = 69;
-    /// How many bytes all `BYTES` AVPs together carry. The last AVP may carry fewer than four.
+    /// How many bytes all `BYTES` AVPs carry together. The last one may carry fewer than four
+    /// bytes.
     pub(in super::super) const LENGTH: u8 = 70;
     /// The initial value of the selection's hash.
     pub(in super::super) const INITIAL: u8 = 71;
@@ -61,21 +62,21 @@ pub(super) mod code {
     pub(in super::super) const STATE: u8 = 81;
     /// A node that gets no buckets.
     pub(in super::super) const DRAINED: u8 = 82;
-    /// Two values: a node, and the weight that replaces the node's announced weight.
+    /// Two AVPs: a node, and the weight that replaces the node's announced weight.
     pub(in super::super) const WEIGHTED: u8 = 83;
-    /// A node whose announced weight counts again.
+    /// A node to which the weight that it announced applies again.
     pub(in super::super) const UNWEIGHTED: u8 = 84;
     /// A node that gets buckets again.
     pub(in super::super) const RESTORED: u8 = 85;
     /// Number of a coordinator.
     pub(in super::super) const COORDINATOR_ID: u8 = 86;
-    /// Begins a section: 1 the coordinator, 2 its topology, 3 the operator's settings, 4 a node, 5
-    /// refusals, 6 a note to the operator.
+    /// Begins a section of a state: 1 the coordinator, 2 its topology, 3 the operator's settings, 4
+    /// a node, 5 refusals, 6 a note to the operator.
     pub(in super::super) const SECTION: u8 = 87;
     // The codes 88 to 91 and 94 stood for a node's counts, and must not be used again.
     /// Milliseconds since a node's last message.
     pub(in super::super) const AGE: u8 = 92;
-    /// Two values: a cause, and how many control messages were refused because of it.
+    /// Two AVPs: a cause, and how many control messages were refused because of this cause.
     pub(in super::super) const REFUSED: u8 = 93;
     /// Session and sequence of the message that a challenge answers, 64 bits each.
     pub(in super::super) const CHALLENGED: u8 = 95;

@@ -4,7 +4,7 @@
 //! makes when it starts. The receiver refuses replays as long as it remembers the session. Replays
 //! must also fail if the receiver or its peer has just started. So each participant gives its peers
 //! a **token**, an unguessable number, and accepts only messages with this token. It answers other
-//! messages by a challenge, which has the token. This method needs neither a clock nor a file.
+//! messages by a challenge, which has the token. So replays fail without clocks or files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,8 +28,8 @@ const PEERS: usize = 512;
 /// same number could keep a third process busy.
 const APART: Duration = Duration::from_millis(100);
 
-/// An operator's command that takes longer than this is challenged again. Otherwise an attacker
-/// could hold a change back, and let it undo a newer change much later.
+/// An operator's command that takes longer is challenged again. Otherwise an attacker could delay a
+/// change, and let it undo a newer change much later.
 const COMMAND: Duration = Duration::from_secs(10);
 
 /// The result of opening a datagram.
@@ -54,17 +54,17 @@ pub enum Incoming {
 struct Association {
     since: Duration,
     version: u8,
-    /// The session whose messages are accepted, and their token; 0 before the first session.
+    /// The peer's session, and the token that its messages must have; 0 before the first session.
     session: u64,
     token: u64,
     window: Window,
     /// The sequence of the peer's last message that describes its state.
     said: u64,
-    /// A number from which the tokens for the peer's next sessions are computed.
+    /// A number from which we compute the tokens for the peer's next sessions.
     generation: u64,
-    /// A session that the peer may have begun.
+    /// The session of the peer's last challenge, until the peer confirms it; 0 if there is none.
     begun: u64,
-    /// The token that the peer gave.
+    /// The token that the peer gave for our messages.
     offered: u64,
     /// Our last message that the peer challenged: its sequence, and when the peer challenged it.
     challenged: (u64, Option<Duration>),
@@ -105,8 +105,8 @@ impl Endpoint {
         }
     }
 
-    /// The same endpoint with another version of the protocol. The endpoint also supports that
-    /// version's predecessor.
+    /// The same endpoint with another version of the protocol. The endpoint also supports the
+    /// version before that one.
     #[must_use]
     pub fn with_version(mut self, version: u8) -> Self {
         self.version = version;
@@ -118,8 +118,8 @@ impl Endpoint {
         self.me
     }
 
-    /// The random number at which this process begins to count items, so that processes of one
-    /// participant use different numbers. It has 31 bits, to leave room for counting in 32 bits.
+    /// The random number from which this process counts revisions and states: two processes of one
+    /// participant then give different numbers. It has 31 bits, so that counts fit into 32 bits.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }
@@ -164,8 +164,8 @@ impl Endpoint {
 
     /// The datagrams with `body` for the peer `to`. `to` is `None` if the receiver is not known.
     ///
-    /// `transfer` distinguishes lists that need several datagrams. It grows with each new list of a
-    /// type, and stays the same when a list is sent again.
+    /// `transfer` is the list's number, by which the receiver joins its datagrams. The number grows
+    /// with each new list of a type, and stays the same when a list is sent again.
     pub fn seal(&mut self, to: Option<Peer>, body: &Body, transfer: u32) -> Vec<Vec<u8>> {
         let messages = divide(body.kind(), &body.list(), transfer);
         messages
@@ -232,7 +232,7 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // A sender of a later version changes to our version when the challenge comes.
+            // The challenge has our version, to which a sender of a later version then changes.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {
@@ -278,8 +278,8 @@ impl Endpoint {
         with.version = envelope.version.min(self.version);
     }
 
-    /// Whether the message has the token that the sender got for this session. The first message of
-    /// a session with the right token invalidates the tokens of all other sessions.
+    /// Whether the message has the token that we gave the sender for this session. The first
+    /// message of a session with the right token invalidates the tokens of all other sessions.
     fn is_new(&mut self, envelope: &Envelope) -> bool {
         let Some(with) = self.peers.get(&envelope.sender) else {
             return false;
@@ -331,7 +331,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes the token of a challenge, which must be the first challenge of one of our messages.
+    /// Takes a challenge's token, if the challenged message is newer than earlier challenged ones.
     fn take_challenge(
         &mut self,
         now: Duration,

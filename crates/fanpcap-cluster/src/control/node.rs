@@ -66,14 +66,14 @@ pub struct NodeEnd {
     term: Term,
     /// When the node last answered a coordinator's announcement with a join.
     last_join_sent: Option<Duration>,
-    /// When the node reports that no coordinator has ever accepted it; zero before the first tick.
+    /// When the node reports that no coordinator has accepted it yet; zero before the first tick.
     limit: Duration,
     next: Duration,
-    /// The newest topology that has come. `transfers` is its number among this node's lists.
+    /// The newest topology that has come. The node sends it as list number `transfers`.
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
-    /// Whether the operator was told of an unreadable topology since the last readable one came.
+    /// Whether the operator knows that the last topology was unreadable.
     is_behind_told: bool,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
@@ -148,7 +148,7 @@ impl NodeEnd {
         self.tell(&Body::Acknowledge(revision.0), 0);
     }
 
-    /// Leaves the cluster. The next [`NodeEnd::tick`] would join again.
+    /// Leaves the cluster. Do not call [`NodeEnd::tick`] afterwards, which would join again.
     pub fn leave(&mut self) {
         self.tell(&Body::Leave(self.member.announcement.node), 0);
         self.following = None;
@@ -276,7 +276,7 @@ impl NodeEnd {
                 self.hear(now, from, peer, body);
             }
             Incoming::Hint(leader) => self.join_announced(now, leader),
-            // Our message arrived at the address from which this datagram came.
+            // The challenge shows that our message reached this peer at the datagram's address.
             Incoming::Challenged(peer) => match &mut self.following {
                 Some(to) if to.peer == peer => {
                     to.address = from;
@@ -297,11 +297,11 @@ impl NodeEnd {
         Ok(())
     }
 
-    /// Whether only a leader sends this body. Standbys answer too, but they name another
-    /// coordinator as the leader, which the node may not reach.
+    /// Whether `body` shows that the node still reaches its leader. A standby's body does not: it
+    /// names another coordinator as the leader, which the node may not reach.
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "a leader sends no other body"
+        reason = "all other bodies may come from standbys"
     )]
     fn is_served_by(&self, body: &Body) -> bool {
         match body {
@@ -351,7 +351,7 @@ impl NodeEnd {
     /// Follows a coordinator that has accepted the node, unless the node knows of a greater term.
     fn follow(&mut self, now: Duration, address: SocketAddr, peer: Peer, leader: Leader) {
         if leader.term < self.term {
-            // The coordinator steps down when it receives the greater term.
+            // This heartbeat has the greater term, so the coordinator stops leading when it comes.
             let body = Body::Heartbeat(self.member, self.term);
             self.outbox
                 .say(&mut self.endpoint, (address, Some(peer)), &body, 0);
@@ -360,7 +360,7 @@ impl NodeEnd {
         self.term = leader.term;
         self.refusal = None;
         self.limit = Duration::MAX;
-        // A stranger may copy a lost answer and send it. Heartbeats must not go to the stranger.
+        // A stranger may replay a lost answer. The stranger's address must not get heartbeats.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {
@@ -384,7 +384,7 @@ impl NodeEnd {
             self.beat();
             return;
         }
-        // After a restart, an agent follows a topology whose contents it has not got yet.
+        // A restarted agent captures by the revision `follows` before this topology has come.
         let newest = self.newest.as_ref().map(|(revision, _)| *revision);
         if Some(revision) > newest && Some(revision) >= self.member.follows {
             self.newest = Some((revision, topology.clone()));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::identity::Revision;
 
-/// The maximum number of coordinators in a cluster. Each coordinator's number is below it.
+/// The maximum number of coordinators in a cluster. Their own numbers are 0 to 15.
 pub const COORDINATORS: u8 = 16;
 
 /// The greatest round of a term.
@@ -32,8 +32,8 @@ impl Term {
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))
     }
 
-    /// Whether a coordinator may have this term, if the receiver knows of the term `known`. A term
-    /// that is far ahead is a mistake: soon no greater term would be left.
+    /// Whether a coordinator may have this term, if the receiver knows of the term `known`. Refuses
+    /// a term that is far ahead, because soon no greater term would be left.
     pub fn is_plausible(self, known: Self) -> bool {
         self.round() <= known.round().saturating_add(AHEAD).min(LAST - 1)
     }
@@ -49,8 +49,8 @@ impl Term {
     }
 
     /// The first revision of this term that is newer than `last`; `None` if there is none. The
-    /// revisions of a term begin after `begin`, which is random for each process. A coordinator
-    /// that has lost its file may get the same term again, and must not give a revision twice.
+    /// revisions of a term begin after `begin`, which is random for each process. Otherwise, a
+    /// coordinator that has lost its file and gets the same term again could give a revision twice.
     pub fn after(self, last: Option<Revision>, begin: u32) -> Option<Revision> {
         let begin = super::avp::joined(self.0, begin);
         let last = last.map_or(begin, |last| last.0.max(begin));

@@ -1,6 +1,6 @@
-//! Which messages of a sender have come, so that no message is accepted twice (RFC 4303, 3.4.3).
+//! Remembers which messages of a sender have come: no message is accepted twice (RFC 4303, 3.4.3).
 
-/// A message may arrive after this many messages that were sent later.
+/// A message is refused if its number is this far, or further, below the greatest one that came.
 const WIDTH: u64 = 128;
 
 /// The sequence numbers of one session that have come.

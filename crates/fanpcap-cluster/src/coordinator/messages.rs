@@ -23,7 +23,7 @@ pub enum Condition {
         /// than half of the nodes are gone.
         limit: Option<Duration>,
     },
-    /// A union does not end, because these nodes do not capture by it yet.
+    /// A change can't end yet, because these nodes do not capture by its union.
     Waiting(Vec<NodeId>),
     /// A live node waits for its hold-down.
     HeldDown(NodeId),
@@ -87,7 +87,8 @@ pub enum Stage {
     Union,
     /// A stable topology: a change ends, or nothing moves.
     Stable,
-    /// A stable topology with another key: packets are missed and doubled until all nodes follow.
+    /// A stable topology with another selection. Until all follow it, packets are missed and
+    /// doubled.
     Cut,
 }
 
@@ -102,15 +103,15 @@ pub struct Change {
     pub joined: Vec<NodeId>,
     /// Nodes that lose their buckets because they count as dead.
     pub lost: Vec<NodeId>,
-    /// Nodes whose weight changes, and the new weight; 0 if they are drained.
+    /// Nodes whose weight changes, each with its new weight; 0 for drained nodes.
     pub weighed: Vec<(NodeId, u16)>,
-    /// How many buckets two nodes capture.
+    /// How many buckets have an old and a new owner; 0 if the topology is no union.
     pub moving: usize,
     /// Whether records go to other analyzers than before.
     pub redirects: bool,
     /// Whether the filter changes.
     pub filters: bool,
-    /// Whether the topology repeats the previous one: nodes may follow a newer one that is lost.
+    /// Whether the topology repeats the previous one, as nodes may follow a newer one that is lost.
     pub repeats: bool,
 }
 

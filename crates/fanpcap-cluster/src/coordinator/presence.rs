@@ -11,13 +11,13 @@ use crate::topology::NODES;
 /// How long a newcomer must live before it gets buckets, so that nodes can start together.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
-/// The longest hold-down of a node that was gone before, unless [`Timing::hold_down`] is longer.
+/// The longest hold-down of a node that disappears often, unless [`Timing::hold_down`] is longer.
 const HOLD_DOWN_MOST: Duration = Duration::from_secs(300);
 
 /// The maximum number of nodes that are remembered.
 const MOST: usize = 4 * NODES;
 
-/// A live node's departures are forgotten after this many hold-downs.
+/// If a node lives for this many of its hold-downs, its departures are forgotten.
 const FORGIVEN: u32 = 4;
 
 /// The nodes that were seen.
@@ -26,7 +26,6 @@ pub(super) struct SeenNodes {
     nodes: BTreeMap<NodeId, SeenNode>,
 }
 
-/// What is remembered of a node.
 #[derive(Debug)]
 struct SeenNode {
     /// The last boot of the node's machine that was seen.

@@ -6,19 +6,19 @@ use super::counter_run::{CounterRun, ReportsAround};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// A port is different if its node sees more packets than the median in some buckets and fewer in
-/// others, and both sums are at least this many millionths of the median.
+/// A port is different if, in some buckets, its node sees more packets than the median, and in
+/// others fewer. Each of these two sums is at least this many millionths of all packets.
 const DIFFERENT: i64 = 2_000;
 
-/// A port is surplus if its node sees this many millionths of the median more than the median. The
-/// median may lack packets, because two ports of three may lose some.
+/// A port is surplus if its node sees more packets than the median, by this many millionths of all
+/// packets. The limit allows for a median that lacks packets: two ports of three may lose some.
 const SURPLUS: i64 = 10_000;
 
 /// Nodes are not compared if they saw fewer packets than this in total.
 const FEW: i64 = 200;
 
-/// The verdicts by the packets that each run saw between two times: `from`, and the later time
-/// `until`. `None` if there were too few packets.
+/// Returns each run's verdict, by the packets that the run saw between the times `from` and
+/// `until`. `None` if the runs saw too few packets.
 pub(super) fn judge(
     runs: &[&CounterRun],
     from: &[ReportsAround<'_>],
@@ -44,7 +44,7 @@ pub(super) fn judge(
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
-    // If no two nodes see the same packets, it is unknown which node sees too many.
+    // If only one node is near the median, it is unknown whether other nodes see too much.
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
@@ -61,9 +61,9 @@ pub(super) fn judge(
     runs.iter().zip(&sums).map(verdict).collect()
 }
 
-/// Whether a node lacks three beacons that another node reported three seconds earlier. The node
-/// itself must have reports from that time. One or two beacons may be lost, or on their way. Also,
-/// the first beacon after a pause has a much greater number.
+/// Whether a node's last report lacks three beacons that another node had reported three seconds
+/// before. The node's own reports must reach back as far. One or two beacons may be lost or late,
+/// and the first beacon after a pause has a much greater number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);
@@ -78,7 +78,7 @@ fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
 /// The time in which three beacons are sent, in nanoseconds.
 const BEACONS: u64 = 3_000_000_000;
 
-/// How a run's counts differ from the median's.
+/// How far a run's counts are from the median, in sums over all buckets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     most: i64,
@@ -91,7 +91,7 @@ impl Sums {
         parts(self.beyond.saturating_add(self.lacks), total) < SURPLUS
     }
 
-    /// The verdict, if `seeing` nodes see traffic, and `agree` nodes see the same packets.
+    /// The verdict, if `seeing` nodes see traffic, and `agree` of them are near the median.
     fn verdict(self, total: i64, [seeing, agree]: [usize; 2]) -> Verdict {
         let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
         if self.most == 0 {
@@ -111,7 +111,7 @@ fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median. Of two middle numbers, takes the greater one: half of the ports may lose packets.
+/// The median; of two middle numbers, the greater one, since half of the ports may lose packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

@@ -7,11 +7,11 @@ use super::ledger::Ledger;
 use crate::identity::Revision;
 
 impl Ledger {
-    /// Finds pairs of a node's successive reports between which the node may have followed an older
-    /// topology than another node. Packets captured between the two may be captured twice.
+    /// Finds successive reports of a node between which it may have followed an older topology than
+    /// another node, so that packets between these reports may have been captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
-        // All reports of the other nodes until this time have come.
+        // Until this time, all nodes' reports have come.
         let until = self.time.saturating_sub(skew);
         let follows = |run: &CounterRun| -> Vec<(u64, Revision)> {
             let reports = run.reports.iter().map(|report| report.summary);
@@ -41,8 +41,8 @@ impl Ledger {
         }
     }
 
-    /// Notes what a run captured outside unions between two reports, if other nodes captured
-    /// packets of the same bucket at that time.
+    /// Counts what a run captured outside unions between two reports as stale: for each bucket, at
+    /// most as many packets as other nodes captured in that time.
     fn note_stale(&mut self, at: usize, pair: usize) {
         let skew = self.settings.skew;
         let run = &self.runs[at];
@@ -52,7 +52,7 @@ impl Ledger {
         let others: Vec<(&CounterRun, ReportsAround<'_>)> = others
             .map(|other| (other, self.around_both(other, times)))
             .collect();
-        // If a run was given up, only the sum of its captured packets is known.
+        // What given-up runs captured in this time is unknown: only their sums are left.
         let is_known = self.over.saturating_add(skew.saturating_mul(2)) <= times[0];
         let captured = |bucket: usize| {
             if !is_known {
@@ -72,8 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Two reports of another run around all packets that a run counted between two stamps: the
-    /// last report before these packets, and the first report after them.
+    /// The reports of another run around the time between two stamps: the last one that is
+    /// certainly before this time, and the first one that is certainly after it.
     fn around_both<'a>(&self, other: &'a CounterRun, [from, to]: [u64; 2]) -> ReportsAround<'a> {
         let skew = self.settings.skew;
         ReportsAround {

@@ -66,9 +66,9 @@ pub struct Head {
 pub enum MessageError {
     /// The bytes do not begin with the four bytes of a message.
     Magic,
-    /// The version of the message, which this build does not read.
+    /// The message has this version, which this build can't read.
     Version(u8),
-    /// The kind of the message, which this build does not know or does not expect here.
+    /// The message is of this kind, which this build does not know or does not expect here.
     Kind(u8),
     /// The length of the message is too small, too great, or differs from the number of bytes.
     Length(usize),
@@ -143,7 +143,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Appends the head to `to`, with the present length. [`complete`] corrects the length.
+    /// Appends the head to `to`, with the length 0. [`complete`] writes the message's length.
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&MAGIC);
         to.extend_from_slice(&[VERSION, self.kind as u8, 0, 0, 0, 0, 0, 0]);
@@ -160,7 +160,7 @@ pub(super) fn complete(message: &mut [u8]) {
     message[8..12].copy_from_slice(&length.to_be_bytes());
 }
 
-/// An acknowledgement: the analyzer has all batches of a session before the batch `next`.
+/// An acknowledgement: the analyzer has all batches of `head`'s session before the batch `next`.
 pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
     let mut message = Vec::with_capacity(ACK_BYTES);
     let kind = Kind::Ack;

@@ -200,10 +200,10 @@ impl AnalyzerLoop {
             }
             Content::Records(bytes) => match Batch::decode(&bytes) {
                 Ok(batch) => {
-                    // `take` counts a refusal. The sender need not send a refused batch again.
+                    // `take` counts refused batches. Senders need not send refused batches again.
                     let _ = self.analyzer.take(&batch, now);
-                    // A connection delivers batches in order. So each earlier batch has come, was
-                    // lost by the node, or was taken by a previous analyzer.
+                    // A connection delivers batches in order. So an earlier batch that is missing
+                    // was lost by the node, or was taken by a previous analyzer.
                     let due = self.analyzer.due(&batch.head);
                     self.pending_acks
                         .add(due, &message.lacks, batch.origin.sequence);

@@ -45,7 +45,7 @@ const MIXED: &str = "one side has certificates, the other one has 'key_file' alo
 fn of_certificate(error: &CertificateError) -> Option<&'static str> {
     Some(match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "has expired: set a new one there ('records_certificate'), then send SIGHUP"
+            "has expired: renew 'records_certificate' on that machine, and send SIGHUP"
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "is not valid yet: compare the clocks"
@@ -60,7 +60,7 @@ fn of_certificate(error: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// Why the other side refuses this side; `None` if its alert has no message here.
+/// Why the other side refuses this side, by its alert; `None` for alerts without a text here.
 fn of_alert(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::CertificateExpired => {

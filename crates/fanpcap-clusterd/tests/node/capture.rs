@@ -84,7 +84,8 @@ fn packets_in_the_rings_arrive_when_a_leg_is_added() {
     .unwrap();
 }
 
-/// Waits until the function returns `true` for what the analyzer got. The text is for errors.
+/// Waits until the function returns `true` for what the analyzer got. Errors contain the text,
+/// which says what is awaited.
 type AwaitGot<'a> = &'a dyn Fn(&str, &dyn Fn(&Got) -> bool) -> Result<()>;
 
 /// Runs `work` while an analyzer receives messages. Returns what the analyzer got.

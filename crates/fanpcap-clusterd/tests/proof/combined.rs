@@ -30,15 +30,14 @@ use question::Question;
 /// Packets a second that are sent. Each of six nodes receives all of them.
 const RATE: u64 = 20_000;
 
-/// Because of rounding, a node's share may differ from its weight's share by up to this many
-/// buckets.
+/// By how many buckets a node's share may differ from its exact share by weight, due to rounding.
 const ROUNDING: usize = 8;
 
 /// The time between two events.
 const BETWEEN: Duration = Duration::from_millis(1500);
 
-/// Packets are also in question if they came up to this long before an event's beginning or after
-/// its end: reports are a second apart, and the nodes' clocks may differ.
+/// Packets from this long before an event to this long after it may be uncertain in the account:
+/// reports are a second apart, and the nodes' clocks may differ.
 const AROUND: Duration = Duration::from_secs(2);
 
 /// If a node is silent for this long, the analyzer counts it as dead.
@@ -49,7 +48,7 @@ struct Run {
     stage: Stage,
     draw: Draw,
     begun: Instant,
-    /// Each node's weight; 0 if the node is dead, or counts as dead.
+    /// Each node's weight; 0 if the node is dead, or if the cluster takes it for dead.
     weights: Vec<u16>,
     owners: Owners,
     question: Question,
@@ -89,8 +88,8 @@ impl Run {
         self.stage.sender.as_ref().map_or(0, Sender::next)
     }
 
-    /// The numbers of packets that may be in question for an event that began with packet `from`
-    /// and has ended by now.
+    /// The numbers of the packets that may be uncertain because of an event that began with packet
+    /// `from` and has ended by now.
     fn since(&self, from: u64) -> std::ops::Range<u64> {
         let around = packets(AROUND);
         from.saturating_sub(around).max(self.first)..self.next() + around
@@ -282,7 +281,7 @@ impl Run {
             if rested.is_none() {
                 first = line.is("offered", self.stage.sent).then(|| line.clone());
             }
-            // The account in the file may be older than the line.
+            // The file may still have an account from before `line`, so the two are compared.
             rows = account(&self.stage.scratch.file(BUCKETS)).ok();
             let rows = rows.as_ref();
             rested >= Some(REST) && rows.is_some_and(|rows| is_of(line, &sum(rows)))
@@ -290,7 +289,8 @@ impl Run {
         Ok((line, rows.context("the account of each bucket")?))
     }
 
-    /// Waits until no more packets come. Returns the numbers of the packets in all tcpdumps' files.
+    /// Waits until the tcpdumps get no more packets. Returns the numbers of the packets in all
+    /// tcpdumps' files.
     fn captured(&self, line: &Line) -> Result<Vec<u64>> {
         let (least, _) = line.span("captured")?;
         let least = usize::try_from(least)?;

@@ -22,14 +22,14 @@ fn mutant(object: &Object, at: usize) -> Option<Object> {
     *instruction = match code & 7 {
         1 => instruction.with_offset(instruction.offset().wrapping_add(1)),
         4 | 7 if is_number => other,
-        // Calls, exits and unconditional jumps have no number that is compared.
+        // Calls, exits and unconditional jumps compare with no number, so they are not changed.
         5 | 6 if is_number && !matches!(code & 0xf0, 0x00 | 0x80 | 0x90) => other,
         _ => return None,
     };
     Some(mutant)
 }
 
-/// Whether the comparison finds a difference; `None` if the kernel refuses the BPF program.
+/// Whether the comparison with user space finds the mutant; `None` if the kernel refuses it.
 fn is_found(mutant: &Object, program: &Program, events: &[Event], device: u32) -> Option<bool> {
     let kernel = Selector::load_object(mutant, program, 0).ok()?;
     let mut both = Both::new(kernel, program);
@@ -82,7 +82,8 @@ fn find(program: &Program, device: u32) {
     let object = program.object().unwrap();
     let events = events(1, 3000);
     let (mut found, mut missed, mut refused) = (0, Vec::new(), 0);
-    // The functions that walk over headers are tested with steering programs, which share them.
+    // Changes only the main function: tests of the steering programs cover the other functions,
+    // which walk over headers and are shared.
     let main = object.functions[0] as usize;
     for at in (0..main).step_by(4) {
         match mutant(&object, at).map(|mutant| is_found(&mutant, program, &events, device)) {
@@ -93,9 +94,9 @@ fn find(program: &Program, device: u32) {
         }
     }
     println!("{found} found, {refused} refused, not found: {missed:?}");
-    // Some changes have no effect: the slow path gives the same result, a packet is counted in the
-    // shared counters, a value is set again later, or this key does not use the code. One change
-    // sends packets under the claim `Mine` along the path for the claim `Shared`. The BPF program
-    // no longer counts shared packets, so both paths only pass the packet.
+    // Some changes have no effect: the slow path gives the same result, the packet is counted in
+    // the shared counters instead, the value is set again later, or this key does not use the
+    // instruction. One change sends packets with the claim `Mine` along the path for the claim
+    // `Shared`. In the BPF program, both paths only pass the packet.
     assert!(found > 70 && missed.len() <= 17, "{missed:?}");
 }

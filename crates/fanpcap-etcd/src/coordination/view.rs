@@ -28,7 +28,7 @@ pub(super) fn revision(number: i64) -> Revision {
 }
 
 /// The view of a coordinator that does not lead. Values that are not readable, for example of a
-/// later version, are left out. If there are more than [`NODES`] nodes, the [`NODES`] oldest count.
+/// later version, are left out. Nodes beyond the [`NODES`] oldest are left out.
 pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     let mut view = View {
         desired: desired.clone(),

@@ -35,8 +35,8 @@ fn a_stopped_member_costs_one_attempt_and_undoes_nothing() -> Result<()> {
     netns::within_new(|| {
         let etcd = Etcd::start(3, &[])?;
         let follower = (etcd.leader()? + 1) % 3;
-        // The client keeps using the endpoint that answered last. This is the member that will be
-        // stopped.
+        // The client keeps using the endpoint that answered last. So this must be the member that
+        // will be stopped.
         let mut settings = settings(&etcd)?;
         settings.endpoints.rotate_left(follower);
         let client = Client::new(&settings)?;

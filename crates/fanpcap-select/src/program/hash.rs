@@ -35,8 +35,8 @@ impl Word {
     }
 }
 
-/// Computes the hash of a key into r3. `len` is the key's length in bytes. If a third word follows
-/// the last block of 12 bytes, only three bytes of this word count. Clobbers r0 to r3.
+/// Computes the hash of a key of `len` bytes into r3. If three words remain after the last block of
+/// 12 bytes, only three bytes of the third word count. Clobbers r0 to r3.
 pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
     asm.set32(R1, START as i32);
     asm.set32(R2, START as i32);
@@ -49,7 +49,7 @@ pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32
     asm.alu32(Op::Add, R3, offset(len));
     add(asm, rest.get(..2).unwrap_or(rest));
     if let Some(last) = rest.get(2) {
-        // The lowest byte of this sum holds the length. The fourth byte of the word is shifted out.
+        // r3's lowest byte has the key's length. The word goes above it, without the fourth byte.
         debug_assert_eq!(len % 12, 11, "three bytes of the last word count");
         last.load(asm);
         asm.alu32(Op::Left, R0, 8);

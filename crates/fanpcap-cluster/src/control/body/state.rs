@@ -23,7 +23,7 @@ const MOST_AVPS: usize = 24_000;
 pub struct State {
     /// The term of the coordinator that wrote the state.
     pub term: Term,
-    /// Counts the changes of the state in that term, beginning at a random number.
+    /// The number of this state in that term: one more with each change, from a random number on.
     pub number: u32,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
@@ -173,7 +173,7 @@ impl Status {
     }
 }
 
-/// The sections that standbys and the operator both get.
+/// Writes the sections that both a [`State`] and a [`Status`] have.
 fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, desired: &DesiredState) {
     if let Some((revision, topology)) = stands {
         to.put(code::SECTION, TOPOLOGY);
@@ -188,7 +188,7 @@ fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyErro
     Ok((revision, Box::new(topology)))
 }
 
-/// The sections of a list, without their first AVPs. Drops AVPs before the first section.
+/// Each section's number and other AVPs. Drops AVPs before the first section.
 fn sections(from: Fields<'_>) -> impl Iterator<Item = (u32, Fields<'_>)> {
     let all = from.0.chunk_by(|_, next| next.code != code::SECTION);
     all.filter_map(|section| match section.split_first() {

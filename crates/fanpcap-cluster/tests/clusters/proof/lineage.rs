@@ -1,10 +1,11 @@
-//! Which topologies were in force at which time, if coordinators may not hear each other.
+//! Finds which topologies were in force at each time, also of coordinators that can't hear each
+//! other.
 //!
 //! Each topology replaces one that its coordinator knew. In a **fork**, two topologies replace the
 //! same one, or a coordinator that knows no topology writes a first one again. No rule leads from
-//! one branch of a fork to the other. So the captures are judged by the newest topologies of all
-//! branches that nodes follow. If all nodes change to another branch at once, both branches are in
-//! force at that time.
+//! one branch of a fork to the other. So the test judges captured packets by the newest topology of
+//! each branch that a node follows. If all nodes change to another branch at once, both branches
+//! are in force at that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,8 @@ pub(crate) struct Written {
     pub(crate) topology: Box<Topology>,
 }
 
-/// Which topologies were in force from which time on, by their indices in `written`. A topology is
-/// in force if a node captures by it, and no node captures by a topology that came from it.
+/// Returns from when on which topologies were in force, as indices in `written`. A topology is in
+/// force if a node captures by it, and no node captures by a later topology of its branch.
 pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>, Broken> {
     let family = Family::new(written)?;
     let times = machines.iter().flat_map(|machine| &machine.segments);
@@ -36,7 +37,7 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
             .collect();
         let is_head = |one: &usize| !used.iter().any(|other| family.comes_from(*other, *one));
         let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
-        // If no machine runs, the same topologies stay in force.
+        // While no machine captures, the last topologies stay in force.
         if heads.is_empty() || eras.last().is_some_and(|last| last.heads == heads) {
             continue;
         }
@@ -50,9 +51,9 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
     Ok(eras)
 }
 
-/// When a machine that had started again captured by an older topology than before, because a
-/// coordinator that was cut off knew no newer one. At these times, missed packets of the machine's
-/// buckets break no promise.
+/// Returns the times at which a restarted machine captured by an older topology than before its
+/// restart. A coordinator that is cut off knows no newer topology. Missed packets of the machine's
+/// buckets at these times are allowed.
 pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Broken> {
     let family = Family::new(written)?;
     let mut spans = Spans::new();
@@ -70,7 +71,7 @@ pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Bro
     Ok(spans)
 }
 
-/// From which topology each topology comes.
+/// For each topology, the topology that it replaced.
 struct Family {
     places: BTreeMap<Revision, usize>,
     parents: Vec<Option<usize>>,
@@ -100,8 +101,8 @@ impl Family {
         self.places.get(&assignment.revision).copied()
     }
 
-    /// The topologies in `before` whose branches no node follows any more: no topology in `heads`
-    /// comes from them, and they come from no topology in `heads`.
+    /// The topologies in `before` on branches that no node follows any more: each is neither an
+    /// ancestor nor a descendant of a topology in `heads`.
     fn left(&self, before: &[usize], heads: &[usize]) -> Vec<usize> {
         let is_kin = |one: usize, other: usize| {
             one == other || self.comes_from(one, other) || self.comes_from(other, one)

@@ -74,7 +74,7 @@ impl Compressor {
 
     /// Passes a finished file to the thread.
     pub(super) fn take(&self, path: PathBuf) {
-        // The thread lives as long as this value.
+        // The thread ends only when this value is dropped, so sending can't fail.
         let _ = self.finished.send(path);
     }
 
@@ -112,7 +112,7 @@ fn compress(path: &Path) -> io::Result<Option<u64>> {
         File::open(directory)?.sync_all()?;
     }
     match fs::remove_file(path) {
-        // The original was removed to keep to the limits, so the compressed file is removed too.
+        // The original was removed meanwhile to make room, so the compressed file is removed, too.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::remove_file(&whole)?;
             Ok(None)
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Content whose compression takes a while, but still makes the file smaller.
+    /// Content that takes a while to compress, and that compression makes smaller.
     fn content(bytes: u32) -> Vec<u8> {
         (0..bytes)
             .map(|at| (at.wrapping_mul(at) / 7).to_le_bytes()[0])

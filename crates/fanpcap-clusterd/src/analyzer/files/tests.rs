@@ -121,7 +121,7 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     let now = 1_000 * RETRY;
     let mut killed = Files::new(&directory, ROTATION).unwrap();
     put_some(&mut killed, 0..50, now, now);
-    // There are two files. The second file ends within a packet.
+    // Writes two files. The second file ends within a packet.
     killed.open = None;
     put_some(&mut killed, 50..100, now, now + 1);
     let last = killed.open.as_ref().unwrap().path.clone();
@@ -333,7 +333,7 @@ fn so_much_of_the_disk_stays_free() {
         assert!(available >= free - 4096, "{number}: {available}");
     }
     assert_eq!((files.written, files.unwritten), (200, 0));
-    // There are nine files with three pages each, and the file that is being written.
+    // Nine files of three pages each fit, besides the file that is being written.
     assert!(
         (70..100).contains(&packets(&small.0)),
         "{}",

@@ -1,4 +1,4 @@
-//! Reads the packets that the previous analyzer wrote last.
+//! Reads the newest packets in the files that the previous analyzer left.
 //!
 //! A killed analyzer may have written packets that it had not acknowledged. Nodes send these
 //! packets again. So this analyzer reads the end of the existing files, and does not write packets
@@ -20,14 +20,14 @@ use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// For this many nanoseconds after the first packet, nodes may repeat earlier batches.
+/// For this many nanoseconds after the first packet, nodes may repeat unacknowledged batches.
 const LONG: u64 = 600_000_000_000;
 
 /// Every block is shorter than this. So if consecutive blocks together are at least this long, they
 /// can't be the content of one packet.
 const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 
-/// The packets that the previous analyzer wrote last.
+/// The newest packets in the files that the previous analyzer left.
 #[derive(Debug)]
 pub(super) struct WrittenPackets {
     /// The hasher's random seed prevents senders from constructing two packets with the same hash.
@@ -121,7 +121,7 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
         if read == 0 {
             break;
         }
-        // Keeps three bytes more than `room`: the stream may end within a group of four bytes.
+        // Keeps three bytes more than `room`, because up to three bytes are cut off the end below.
         bytes.drain(..bytes.len().saturating_sub(room.saturating_add(3)));
     }
     bytes.truncate(bytes.len() - length % 4);
@@ -132,7 +132,7 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// A packet in a file: its time stamp in nanoseconds, its length on the wire, its captured bytes.
 type Stored<'a> = (u64, u32, &'a [u8]);
 
-/// The last packets of `bytes`, from the last to the first, without a packet that was cut off.
+/// The packets at the end of `bytes`, the newest first. Skips a packet that was cut off.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     let cuts = (0..=BLOCK.min(bytes.len())).step_by(4);
     let mut parts = cuts.map(|cut| &bytes[..bytes.len() - cut]);
@@ -144,7 +144,7 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
-/// The last blocks of `bytes`, from the last to the first, each with the bytes before it.
+/// The blocks at the end of `bytes`, in reverse order, each with the bytes before it.
 fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
 }
@@ -272,8 +272,8 @@ mod tests {
                 .collect();
             let bytes_of_whole: usize = whole.iter().map(|(_, mark)| mark[1] - mark[0]).sum();
             let read: Vec<u64> = packets(&bytes[begin..end]).map(|(stamp, ..)| stamp).collect();
-            // In a part of a file, blocks are recognized only if together they are longer than a
-            // single block can be.
+            // If `bytes` are not a file from its beginning, blocks are recognized only if together
+            // they are longer than any single block.
             if begin == 0 || bytes_of_whole > BLOCK {
                 let expected: Vec<u64> = whole.into_iter().rev().map(|(stamp, _)| stamp).collect();
                 prop_assert_eq!(read, expected);

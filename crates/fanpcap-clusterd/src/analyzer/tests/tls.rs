@@ -108,7 +108,7 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
         "its subjectAltName must have the IP address",
     );
     authority.put(&analyzer, "expired");
-    await_trouble(&mut analyzer_loop, &node, "has expired: set a new one");
+    await_trouble(&mut analyzer_loop, &node, "has expired: renew");
     // From here on, the node's certificate is wrong.
     authority.put(&analyzer, "analyzer");
     authority.put(&of_node, "stranger");

@@ -10,7 +10,7 @@ use fanpcap_testkit::Scratch;
 
 use super::*;
 
-/// The state of an engine in memory. The next write may be made to fail.
+/// The state of an engine in memory. If `fails` is set, the next write fails.
 #[derive(Default)]
 struct Shared {
     view: View,

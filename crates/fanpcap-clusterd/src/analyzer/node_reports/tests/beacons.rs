@@ -4,9 +4,9 @@ use super::*;
 
 const MILLISECOND: u64 = SECOND / 1000;
 
-/// The time from the first to the last of three nodes' sightings of a beacon. `ahead` says by how
-/// many nanoseconds the nodes' clocks are ahead. Node 1 sees each beacon half a second before its
-/// report, node 2 sees it 3 ms later, and node 3 sees it 7 ms later.
+/// How far apart the analyzer places the times at which three nodes saw the same beacon. `ahead`
+/// says by how many nanoseconds the nodes' clocks are ahead. Node 1 sees each beacon half a second
+/// before its report, node 2 sees it 3 ms later, and node 3 sees it 7 ms later.
 fn apart(ahead: [i64; 3]) -> Option<u64> {
     let mut both = Both::new(Part::WHOLE);
     for seconds in 0..5u64 {
@@ -35,7 +35,7 @@ fn beacons_of_nodes_with_wrong_clocks_are_put_on_the_analyzers_clock() {
     }
 }
 
-/// A difference this small may come from the clock or from the transmission time of the reports.
+/// So small a difference may also come from the transmission time of the reports.
 #[test]
 fn a_clock_that_is_a_little_ahead_is_not_corrected() {
     let ahead = i64::try_from(SKEW).unwrap();
