@@ -35,7 +35,7 @@ impl Claims {
         Self::new(|_| Claim::Elsewhere)
     }
 
-    /// The claim to a bucket. If the number is too large for a bucket, only its low bits count.
+    /// The claim to a bucket. `bucket` is taken modulo [`BUCKETS`].
     pub fn of(&self, bucket: usize) -> Claim {
         self.0[bucket % BUCKETS]
     }

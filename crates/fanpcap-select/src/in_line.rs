@@ -37,7 +37,7 @@ pub const NUMBERS: usize = 64;
 /// The purpose of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Shows that the mirror port works, and how far the nodes' times are apart.
+    /// Shows that the mirror port works, and how far the nodes' clocks differ.
     Beacon,
     /// At this frame the announced topology takes effect, and round robin counts from 0 again.
     Update,

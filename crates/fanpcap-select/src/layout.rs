@@ -24,7 +24,7 @@ pub mod control {
     pub const WORD: usize = 0;
     /// 64 bits: the control word that the next topology update copies to [`WORD`]; 0 for none.
     pub const NEXT: usize = 8;
-    /// 64 bits: packets since the last topology update in the stream.
+    /// 64 bits: how many packets came since the last topology update.
     pub const TURNS: usize = 128;
     /// The last beacon, in fields of 64 bits: its sequence, the time in its frame (nanoseconds of
     /// TAI), and when it came (nanoseconds of `CLOCK_MONOTONIC`). The sequence is written last.
@@ -71,15 +71,15 @@ pub mod counts {
 
     /// Bytes of one table's counters of 16 bits: one counter of packets for each bucket.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
-    /// Bytes of a lane: the counters of 16 bits of both tables. They are at the beginning of
-    /// the row. Only lanes with a queue of their own have these counters.
+    /// Bytes of a lane's counters of 16 bits, for both tables. They are at the beginning of the
+    /// row. Only lanes with a queue of their own have these counters.
     pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
     /// The number of a counter's lowest bits that wrap to 0 at each half turn.
     pub const HALF: u32 = 15;
     /// Bytes of one table's counters of 64 bits: for each bucket, half turns in a lane with a queue
     /// of its own, and packets in the lane that all other queues share.
     pub const TABLE: usize = BUCKETS * 8;
-    /// Bytes of a lane: the counters of 64 bits of both tables.
+    /// Bytes of a lane's counters of 64 bits, for both tables.
     pub const LANE: usize = 2 * TABLE;
     /// Bytes of a lane's [`crate::native::Causes`], which follow the buckets' counters of all
     /// lanes.
@@ -91,7 +91,7 @@ pub mod counts {
     pub const UPDATES: usize = 8;
     /// Frames that look like a coordinator's but have a wrong number.
     pub const FORGED: usize = 16;
-    /// Packets that lack the fields of their key.
+    /// Packets that lack the header fields of the selection key.
     pub const OTHERS: usize = 24;
     /// Packets that were lost because a ring was full.
     pub const LOST: usize = 32;
@@ -247,7 +247,7 @@ pub(crate) fn next_map() -> MapSpec {
     MapSpec::given_rows(NEXT_MAP, MapKind::ProgArray, 4, 1)
 }
 
-/// Converts a length that is constant or small.
+/// Converts a length, which is always small enough.
 fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

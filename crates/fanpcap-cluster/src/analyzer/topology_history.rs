@@ -24,7 +24,7 @@ pub(super) enum OwnershipCheck {
     Shared,
     /// Another node has had the bucket for longer than clocks may differ.
     Fenced,
-    /// By its own topology the node does not have the bucket.
+    /// By the record's topology, the node does not have the bucket.
     Foreign,
     /// The record's topology has not reached the analyzer yet.
     Unknown,

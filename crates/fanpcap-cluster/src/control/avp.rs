@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Codes of AVPs. The paper has the first seven, but gives them no numbers.
+/// Codes of AVPs. DiCAP has the first seven, but gives them no numbers.
 ///
 /// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four AVPs
 /// of one code. A receiver skips codes that it does not know, so a later version can add codes.

@@ -58,7 +58,7 @@ struct Association {
     session: u64,
     token: u64,
     window: Window,
-    /// The sequence of the peer's last message that describes its state.
+    /// The sequence of the last message that described the peer's state.
     said: u64,
     /// A number from which we compute the tokens for the peer's next sessions.
     generation: u64,
@@ -250,7 +250,7 @@ impl Endpoint {
         }
     }
 
-    /// Forgets the association of an operator's command that began a while ago.
+    /// Forgets the association with an operator's command that began more than [`COMMAND`] ago.
     fn forget_command(&mut self, now: Duration, peer: Peer) {
         let is_old = |with: &Association| now >= with.since.saturating_add(COMMAND);
         if peer.role == Role::Operator && self.peers.get(&peer).is_some_and(is_old) {

@@ -24,11 +24,11 @@ const UNANSWERED: u32 = 3;
 pub struct NodeSettings {
     /// Addresses of coordinators. The node learns other addresses from multicast announcements.
     pub coordinators: Vec<SocketAddr>,
-    /// The time between heartbeats (the paper: 5 s).
+    /// The time between heartbeats (DiCAP: 5 s).
     pub heartbeat: Duration,
     /// The time between attempts to join, while no answer comes.
     pub retry: Duration,
-    /// A coordinator that is silent for this time is out of reach (the paper: 15 s).
+    /// How long a coordinator must be silent until the node looks for another one (DiCAP: 15 s).
     pub silence: Duration,
 }
 
@@ -109,7 +109,7 @@ impl NodeEnd {
         self.outbox.take()
     }
 
-    /// The next event for the node.
+    /// The next event for the caller.
     pub fn event(&mut self) -> Option<NodeEvent> {
         self.events.pop_front()
     }
@@ -326,7 +326,7 @@ impl NodeEnd {
         let own = self.member.announcement.node;
         match body {
             Body::Accept(node, leader) if node == own => self.follow(now, from, peer, leader),
-            // The node's leader asks whether the node hears it.
+            // The node's leader asks whether its messages reach the node.
             Body::Announce(leader) if is_followed && self.leader() == Some(leader) => {
                 self.answer(from, peer, &Body::Heartbeat(self.member, self.term));
             }

@@ -85,7 +85,7 @@ pub enum Stage {
     First,
     /// A union: a change begins, or gets another target.
     Union,
-    /// A stable topology: a change ends, or nothing moves.
+    /// A stable topology, which ends a change or moves no bucket.
     Stable,
     /// A stable topology with another selection. Until all follow it, packets are missed and
     /// doubled.
@@ -211,7 +211,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// The nodes, for a sentence.
+/// The nodes' ids, joined by commas.
 fn list(nodes: &[NodeId]) -> String {
     let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
     names.join(", ")

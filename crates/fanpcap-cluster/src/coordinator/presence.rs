@@ -28,7 +28,7 @@ pub(super) struct SeenNodes {
 
 #[derive(Debug)]
 struct SeenNode {
-    /// The last boot of the node's machine that was seen.
+    /// The boot number that the node announced last.
     boot: u64,
     /// When the node last came or went.
     since: Duration,

@@ -82,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// Whether all pairs of an ended run's reports have been compared.
+    /// Whether all reports of an ended run have been compared with other runs' reports.
     pub(super) fn is_compared(&self, end: &CounterRunEnd) -> bool {
         let until = end.at.saturating_add(self.settings.skew.saturating_mul(2));
         let mut live = self.runs.iter().filter(|run| run.is_live());

@@ -3,7 +3,7 @@
 //! A message is a part of a TCP stream. All numbers are in network byte order. Nodes of different
 //! versions of fanpcap may be in one cluster. So a receiver ignores the bytes that are 0 in this
 //! table, and a later version may use these bytes for optional fields. Any other change needs
-//! another version number, which this version refuses.
+//! another version number, which receivers of this version refuse.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |

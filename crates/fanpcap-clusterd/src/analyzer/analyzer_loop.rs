@@ -71,7 +71,7 @@ pub(super) struct AnalyzerLoopSettings<'a> {
     pub(super) analyzer: AnalyzerSettings,
     /// Whether nodes send records and counts; if not, they send only counts.
     pub(super) analyzed: bool,
-    /// Nanoseconds after which a silent node is dead.
+    /// Nanoseconds after which a silent node counts as dead.
     pub(super) offline: u64,
     /// The port for the datagrams of DiCAP, on the same address.
     pub(super) dicap_port: Option<u16>,

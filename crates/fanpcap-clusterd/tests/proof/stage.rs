@@ -328,8 +328,8 @@ impl Stage {
         })
     }
 
-    /// Waits until the analyzer knows exactly what was offered and captured, and the nodes' reports
-    /// do not change for a while.
+    /// Waits until the analyzer knows exactly how many packets were offered and captured, and the
+    /// nodes' reports do not change for a while.
     pub(crate) fn await_rest(&self) -> Result<Line> {
         let mut first: Option<Line> = None;
         self.await_line("an account at rest", |line| {

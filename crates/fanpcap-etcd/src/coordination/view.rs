@@ -22,7 +22,7 @@ pub(super) fn candidates<'a>(
         .filter(|kv| names.kind(&kv.key) == Some(Kind::Candidate))
 }
 
-/// The revision of a topology whose key has the mod revision `number`.
+/// The revision of a topology whose etcd key has the `mod_revision` `number`.
 pub(super) fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or(0))
 }

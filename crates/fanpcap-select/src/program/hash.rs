@@ -13,7 +13,7 @@ const SUMS: [Register; 3] = [R1, R2, R3];
 pub(super) struct Word {
     pub(super) base: Register,
     pub(super) at: i16,
-    /// How many bytes of the word count, from the first: 1 to 4.
+    /// How many of the word's bytes belong to the key, from the first byte on: 1 to 4.
     pub(super) bytes: u32,
 }
 

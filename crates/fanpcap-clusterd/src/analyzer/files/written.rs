@@ -32,7 +32,7 @@ const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 pub(super) struct WrittenPackets {
     /// The hasher's random seed prevents senders from constructing two packets with the same hash.
     hasher: RandomState,
-    /// How often each packet is in the files, by its hash.
+    /// How often each packet is in the files, by the packet's hash.
     packets: HashMap<u64, u32>,
     /// Until when nodes may send the packets again; 0 if no packet has come yet.
     until: u64,
