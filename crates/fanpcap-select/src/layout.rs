@@ -36,8 +36,8 @@ pub mod control {
     /// 64 bits that only agents use: 1 while the change is incomplete, the claim's place in the
     /// tables, the new claim, and the bucket's new values in [`SUMS`] and [`SHARED`].
     pub const CHANGE: usize = 512;
-    /// The announced numbers of beacons, 64 bits each. A beacon's number is at the index "sequence
-    /// modulo [`in_line::NUMBERS`]", which has 0 if no number was announced.
+    /// The announced numbers of beacons, 64 bits each. The beacon with sequence `s` has the index
+    /// `s` modulo [`in_line::NUMBERS`]; 0 if no number was announced.
     pub const BEACONS: usize = 1024;
     /// The numbers of topology updates, stored like those of beacons.
     pub const UPDATES: usize = 2048;
@@ -64,8 +64,8 @@ pub mod control {
 /// A lane with a queue of its own counts each bucket's packets in 16 bits. So a table's counters
 /// take 8 KiB of the CPU's first-level cache; counters of 64 bits would take 32 KiB. A counter
 /// makes a half turn when its lowest 15 bits ([`HALF`]) wrap to 0. A second counter, of 64 bits,
-/// counts the bucket's half turns. The BPF program stores the counter first. Until it also counts
-/// the half turn, the counter's highest bit differs from the lowest bit of the half turns.
+/// counts the bucket's half turns. The BPF program stores the counter, and then counts the half
+/// turn. In between, the counter's highest bit differs from the lowest bit of the half turns.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
@@ -157,8 +157,8 @@ impl Lanes {
     }
 
     /// The lanes of each device, by the devices' numbers of receive queues. All devices use the
-    /// same maps, but their queues have different lanes. If a number is 0, no queue of any device
-    /// has a lane of its own. Lanes that one device does not need go to the other devices.
+    /// same maps, but their queues have different lanes. If a device's number is 0, no queue of any
+    /// device has a lane of its own. Lanes that one device does not need go to the other devices.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
         let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
         if queues.contains(&0) {

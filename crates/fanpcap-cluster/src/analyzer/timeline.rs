@@ -59,8 +59,7 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// Buffers of delivered slots, for later ones. A slot's own would stay as large as its largest
-    /// burst.
+    /// Buffers of delivered slots. A buffer that a slot kept would stay at its largest size.
     spare: Vec<TimeSlot>,
     /// The first slot that is not delivered yet.
     due: u64,

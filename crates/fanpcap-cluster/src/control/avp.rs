@@ -33,7 +33,7 @@ pub(super) mod code {
     pub(in super::super) const EPOCH: u8 = 67;
     /// A topology's stage: 0 stable, 1 union.
     pub(in super::super) const PHASE: u8 = 68;
-    /// Four bytes of a topology's encoding, or of a note. `LENGTH` is the length of the whole.
+    /// Four bytes of a topology's encoding, or of a note. `LENGTH` says how many bytes there are.
     pub(in super::super) const BYTES: u8 = 69;
     /// How many bytes all `BYTES` AVPs carry together. The last one may carry fewer than four
     /// bytes.

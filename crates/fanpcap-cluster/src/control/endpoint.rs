@@ -4,7 +4,8 @@
 //! makes when it starts. The receiver refuses replays as long as it remembers the session. Replays
 //! must also fail if the receiver or its peer has just started. So each participant gives its peers
 //! a **token**, an unguessable number, and accepts only messages with this token. It answers other
-//! messages by a challenge, which has the token. So replays fail without clocks or files.
+//! messages by a challenge, which has the token. So refusing replays needs neither a clock nor a
+//! file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,8 +29,8 @@ const PEERS: usize = 512;
 /// same number could keep a third process busy.
 const APART: Duration = Duration::from_millis(100);
 
-/// An operator's command that takes longer is challenged again. Otherwise an attacker could delay a
-/// change, and let it undo a newer change much later.
+/// An operator's command that takes longer than this is challenged again. Otherwise an attacker
+/// could delay a change, and let it undo a newer change much later.
 const COMMAND: Duration = Duration::from_secs(10);
 
 /// The result of opening a datagram.
@@ -331,7 +332,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes a challenge's token, if the challenged message is newer than earlier challenged ones.
+    /// Takes a challenge's token, unless the peer has challenged the same or a later message
+    /// before.
     fn take_challenge(
         &mut self,
         now: Duration,

@@ -13,8 +13,8 @@ const LAST: u32 = u32::MAX / COORDINATORS as u32;
 /// How many rounds a term may be ahead of all terms that the receiver knows.
 const AHEAD: u32 = LAST / 4;
 
-/// A period in which one coordinator is the active one. If there are several terms at a time, the
-/// greatest one counts.
+/// A period in which one coordinator is the active one. If two coordinators lead, nodes follow the
+/// greater term.
 ///
 /// The upper 28 bits are the term's round, a counter that coordinators store. The lower 4 bits are
 /// the coordinator's number. So no two coordinators ever have the same term, even if they can't

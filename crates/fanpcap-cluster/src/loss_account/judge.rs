@@ -44,7 +44,7 @@ pub(super) fn judge(
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
-    // If only one node is near the median, it is unknown whether other nodes see too much.
+    // If only one node is near the median, it is unknown whether others see too many.
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
@@ -62,8 +62,8 @@ pub(super) fn judge(
 }
 
 /// Whether a node's last report lacks three beacons that another node had reported three seconds
-/// before. The node's own reports must reach back as far. One or two beacons may be lost or late,
-/// and the first beacon after a pause has a much greater number.
+/// before. The node's own reports must reach back as far. Fewer beacons may be lost or late. The
+/// three seconds are needed because the first beacon after a pause has a much greater number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);

@@ -29,7 +29,7 @@ impl Ledger {
             return;
         };
         if time < self.time && skew > self.settings.skew {
-            // With the greater skew, some reports end before the time that was already evaluated.
+            // The skew has grown, so some reports end before the time that was already evaluated.
             return;
         }
         self.settings.skew = skew;
@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Makes observers of all runs with a believed verdict, in the order in which the runs began.
+    /// Makes each run with a believed verdict an observer, in the order in which the runs began.
     fn align(&mut self) {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&at| self.runs[at].since);
@@ -172,7 +172,7 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // Minus `run`'s captured packets from before the ledger began, until its first report.
+        // For each bucket, minus the packets that `run` captured before the ledger began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {

@@ -211,7 +211,7 @@ impl Files {
 
     fn try_begin(&mut self, now: u64) -> io::Result<()> {
         self.kept.before_file(now)?;
-        // A file's name must be greater than the last one's, even if the clock was set back.
+        // The files' names must increase, even if the clock is set back.
         self.begun = now.max(self.begun.saturating_add(1));
         let path = self.directory.join(kept::name(self.begun));
         let file = OpenOptions::new()

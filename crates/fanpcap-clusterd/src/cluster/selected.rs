@@ -6,10 +6,10 @@ use fanpcap_select::Key;
 pub(super) fn gets(key: Key) -> &'static str {
     match key {
         Key::Flow => "whole connections, as Suricata and Zeek need them",
-        Key::Packet => "single packets, so a connection's packets go to several nodes",
-        Key::RoundRobin => "packets in turn, so a connection's packets go to several nodes",
+        Key::Packet => "packets one by one: connections are split among nodes",
+        Key::RoundRobin => "packets in turn: connections are split among nodes",
         Key::Identification => {
-            "packets by IPv4's identification, so a connection's packets go to several nodes"
+            "packets by IPv4's identification: connections are split among nodes"
         }
     }
 }

@@ -16,13 +16,13 @@ pub(super) fn endpoint(conf: &Conf, me: Peer) -> Result<Endpoint> {
     Ok(Endpoint::new(me, cluster, keys(conf)?, secret))
 }
 
-/// Reads the cluster's keys from their files. The first key seals messages; each key opens them.
+/// Reads the cluster's keys from their files. The first key seals; both keys open.
 pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     let keys = credentials::keys(conf)?;
     keys.context("the settings name no key_file for the control messages")
 }
 
-/// The time between attempts to join, a leader's pulses, or ballots: a fifth of a heartbeat's.
+/// The time between attempts to join, a leader's pulses, or ballots: 1/5 of a heartbeat interval.
 pub(super) fn beat(heartbeat: Duration) -> Duration {
     heartbeat / 5
 }

@@ -87,7 +87,7 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // Analyzers do not answer counts, so only TCP shows whether the machine still gets them.
+        // Analyzers do not answer counts: only TCP shows whether the analyzer's machine gets them.
         unacknowledged::limit(stream.as_fd(), PATIENCE)?;
         let tls = keyring.tls();
         let secured = tls.map(|tls| Secured::open(&stream, analyzer.ip(), Arc::clone(&tls.client)));

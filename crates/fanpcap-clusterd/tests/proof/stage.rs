@@ -110,7 +110,7 @@ impl Stage {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
         // Until a node's second report, the account knows only limits for that node's packets. If
-        // the first node in the ledger died then, the number would never become exact.
+        // the first node in the ledger died then, the account would never become exact.
         stage.await_rest()?;
         Ok(stage)
     }

@@ -49,7 +49,7 @@ pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32
     asm.alu32(Op::Add, R3, offset(len));
     add(asm, rest.get(..2).unwrap_or(rest));
     if let Some(last) = rest.get(2) {
-        // r3's lowest byte has the key's length. The word goes above it, without the fourth byte.
+        // The lowest byte of r3 has the key's length, so the word's three bytes go above this byte.
         debug_assert_eq!(len % 12, 11, "three bytes of the last word count");
         last.load(asm);
         asm.alu32(Op::Left, R0, 8);

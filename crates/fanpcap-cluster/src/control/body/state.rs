@@ -188,7 +188,7 @@ fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyErro
     Ok((revision, Box::new(topology)))
 }
 
-/// Each section's number and other AVPs. Drops AVPs before the first section.
+/// The sections of a list, each with its number and its AVPs. Drops AVPs before the first one.
 fn sections(from: Fields<'_>) -> impl Iterator<Item = (u32, Fields<'_>)> {
     let all = from.0.chunk_by(|_, next| next.code != code::SECTION);
     all.filter_map(|section| match section.split_first() {

@@ -1,5 +1,4 @@
-//! Finds which topologies were in force at each time, also of coordinators that can't hear each
-//! other.
+//! Finds which topologies were in force at each time, even if coordinators can't hear each other.
 //!
 //! Each topology replaces one that its coordinator knew. In a **fork**, two topologies replace the
 //! same one, or a coordinator that knows no topology writes a first one again. No rule leads from

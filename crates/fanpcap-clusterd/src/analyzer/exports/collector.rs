@@ -76,7 +76,8 @@ impl Collector {
     }
 
     /// Whether the collector lacks the selectors of this topology. If this returns `true`, the
-    /// caller must send the selectors by [`Collector::selector`]. They already count as sent.
+    /// caller must send the selectors by [`Collector::selector`]. `describe` already counts them as
+    /// sent.
     pub(super) fn describe(&mut self, now: Duration, revision: Revision) -> bool {
         let is_described = self.described.is_some_and(|(last, at)| {
             let is_old = now < at || now - at >= REPEAT;

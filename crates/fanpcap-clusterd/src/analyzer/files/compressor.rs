@@ -112,7 +112,7 @@ fn compress(path: &Path) -> io::Result<Option<u64>> {
         File::open(directory)?.sync_all()?;
     }
     match fs::remove_file(path) {
-        // The original was removed meanwhile to make room, so the compressed file is removed, too.
+        // The original was removed under the files' limits, so the compressed file is removed, too.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::remove_file(&whole)?;
             Ok(None)

@@ -272,8 +272,8 @@ mod tests {
                 .collect();
             let bytes_of_whole: usize = whole.iter().map(|(_, mark)| mark[1] - mark[0]).sum();
             let read: Vec<u64> = packets(&bytes[begin..end]).map(|(stamp, ..)| stamp).collect();
-            // If `bytes` are not a file from its beginning, blocks are recognized only if together
-            // they are longer than any single block.
+            // Without the file's beginning, blocks are recognized only if together they are longer
+            // than any single block can be.
             if begin == 0 || bytes_of_whole > BLOCK {
                 let expected: Vec<u64> = whole.into_iter().rev().map(|(stamp, _)| stamp).collect();
                 prop_assert_eq!(read, expected);
