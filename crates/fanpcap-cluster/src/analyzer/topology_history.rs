@@ -148,7 +148,7 @@ impl TopologyHistory {
 
     /// Whether the node got the bucket shortly before the record. If so, packets that the previous
     /// owner captured at that time may still come. If the node skipped the topology that gave it
-    /// the bucket, its records by later ones show when.
+    /// the bucket, it got the bucket by a later one.
     pub(super) fn is_new(&self, record: &RecordOrigin, skew: u64) -> bool {
         let owns = |known: &KnownTopology| {
             let slot = known.slots.get(&record.node).copied();

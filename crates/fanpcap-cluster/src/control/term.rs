@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::identity::Revision;
 
-/// The maximum number of coordinators in a cluster. Their own numbers are 0 to 15.
+/// The maximum number of coordinators in a cluster. Their own numbers are below 16.
 pub const COORDINATORS: u8 = 16;
 
 /// The greatest round of a term.
