@@ -6,21 +6,21 @@
 //!
 //! The rules:
 //!
-//! * A change begins with a union. It ends with a stable topology, when all nodes that get buckets
-//!   have captured by the union for [`Timing::dwell`]. Dead nodes get no buckets: a death is a
-//!   separate change. A living node that does not answer keeps the union open.
+//! * A change begins with a union. It ends with a stable topology, once all nodes that get buckets
+//!   have captured by the union's topology for [`Timing::dwell`]. Dead nodes get no buckets: a
+//!   death is a separate change. A living node that does not answer keeps the union open.
 //! * A change during a union gives the union another target. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
 //! * When more than a third of the nodes, and at least two, disappear within [`Timing::lease`],
-//!   none of them counts as dead: more likely, the engine has lost contact. This state ends when
-//!   these nodes are back, or when the operator drains them. If the engine hears at least half of
-//!   all nodes, the state also ends when the others have been away for [`Timing::outlast`].
+//!   none of them counts as dead: more likely, the engine has lost contact. They can count as dead
+//!   after they were back, or after the operator drains them. If the engine hears at least half of
+//!   all nodes, the absent nodes also count as dead after [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * If no live node has a weight, nothing changes.
 //! * While a live node announces capture mode, the topology has no filter: a node in capture mode
 //!   can't follow a topology with a filter.
-//! * If nodes may follow a newer topology that is lost, the known topology is written again:
-//!   otherwise those nodes would follow the lost one until something else changes.
+//! * If nodes may follow a newer topology that no coordinator has, the known topology is written
+//!   again with a greater revision: otherwise these nodes would keep the lost one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -45,14 +45,14 @@ use acknowledgements::Acknowledgements;
 pub use messages::{Change, Condition, Stage};
 use presence::SeenNodes;
 
-/// Call [`Coordinator::step`] at least this often. Any longer pause counts as at most two ticks.
+/// Call [`Coordinator::step`] at least this often: more than two ticks between steps count as two.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Minimum time of a union if packets are captured in turn: the update comes within this time.
+/// If packets are selected in turn, a union lasts so long that its update comes in the stream.
 const UPDATE: Duration = Duration::from_secs(2);
 
-/// The time from the end of an absent node's lease until the node loses its buckets. Nodes that the
-/// engine loses within this time are counted together.
+/// The time from the end of an absent node's lease until the node loses its buckets. Leases that
+/// end within this time count together, because the engine may have lost many nodes at once.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// A union that lasts longer than this is reported.
@@ -109,7 +109,7 @@ pub struct Coordinator {
     timing: Timing,
     /// The time of the last step.
     last: Option<Duration>,
-    /// The sum of the times between steps. A jump of the clock adds at most two ticks.
+    /// This coordinator's clock: the sum of the times between its steps, at most two ticks each.
     now: Duration,
     /// When this coordinator began to lead.
     leads: Option<Duration>,
@@ -144,7 +144,7 @@ impl Coordinator {
     }
 
     /// Takes the engine's view at the time `now` of a clock that only runs forward
-    /// (`CLOCK_MONOTONIC`). A jump of the clock counts as two ticks at most.
+    /// (`CLOCK_MONOTONIC`). More than two ticks since the last step count as two.
     pub fn step(&mut self, view: &View, now: Duration) -> Step {
         let last = self.last.replace(now).unwrap_or(now);
         self.now += now.saturating_sub(last).min(2 * TICK);
@@ -325,7 +325,7 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // A node still takes part if a leader wrongly believed it dead and began a union.
+            // A live node that a leader wrongly counted as dead has weight 0, but takes part.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));
@@ -407,7 +407,7 @@ fn write(next: Topology, replaces: Revision, current: &Topology, dead: &BTreeSet
     }
 }
 
-/// Whether an absent node owns a bucket that moves.
+/// Whether, in a union, an absent node is the present owner of a bucket.
 fn owners_are_absent(topology: &Topology, absent: &BTreeSet<NodeId>) -> bool {
     let owning = |entry: &&NodeEntry| topology.owners.contains(&Some(entry.slot));
     let mut owners = topology.nodes.iter().filter(owning);

@@ -4,13 +4,13 @@
 //! sends a shorter datagram. A packet of fewer than 52 bytes is filled up with zeros. The format
 //! has no times, lengths or sequence numbers, so an analyzer can't count lost packets.
 
-/// Bytes that the paper keeps of a packet.
+/// How many bytes of each packet are in a datagram.
 pub const HEADER_BYTES: usize = 52;
 
-/// Headers of a full datagram.
+/// The number of packet headers in a full datagram.
 pub const HEADERS: usize = 28;
 
-/// Bytes of a full datagram.
+/// The number of bytes in a full datagram.
 pub const DATAGRAM_BYTES: usize = HEADERS * HEADER_BYTES;
 
 const _: () = assert!(DATAGRAM_BYTES == 1456);

@@ -2,8 +2,9 @@
 //!
 //! The rule that loses no packet: **the owner of a bucket captures until the new owner captures.**
 //! Each change begins with a union. The union's owners are the present owners, and its new owners
-//! are the target's owners. A dead owner stays in the table too. If it is only cut off, it captures
-//! until it reads the next stable topology. By then the new owner captures.
+//! are the target's owners. Dead owners stay in the union's table, because they may only be cut
+//! off. Such a node captures until it reads the next stable topology. By then, the new owner
+//! captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -45,10 +46,11 @@ pub struct ChangeTarget {
 impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
     ///
-    /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
-    /// table is the paper's: in it, all weights other than 0 count the same.
+    /// With [`Key::Packet`] and [`Key::Flow`], as few buckets as possible move. With the other
+    /// keys, the table is that of DiCAP's paper: all weights other than 0 count the same.
     ///
-    /// A node keeps its slot. A newcomer gets the lowest free slot below [`NODES`], if any.
+    /// A member that has a slot keeps it. A newcomer gets the lowest free slot below [`NODES`], if
+    /// any.
     pub fn new(
         current: Option<&Topology>,
         members: &[Member],
@@ -125,8 +127,8 @@ pub fn first(target: &ChangeTarget) -> Topology {
 
 /// The topology that begins a change to `target`, from a stable topology or during another change.
 ///
-/// The owners stay, with one exception. If a dead owner's new owner already captures, the new owner
-/// replaces the dead owner: otherwise no node might capture the bucket for a while. `follows` says
+/// The buckets' owners stay, with one exception: if a dead owner's new owner already captures, it
+/// replaces the dead owner. Otherwise no node might capture the bucket for a while. `follows` says
 /// whether a node captures by the present topology.
 pub fn begin(
     current: &Topology,
@@ -191,7 +193,7 @@ pub fn complete(current: &Topology, is_member: impl Fn(NodeId) -> bool) -> Optio
     Some(next)
 }
 
-/// The same topology with the next epoch. It must be written with a greater revision.
+/// The same topology with the next epoch, to be written with a greater revision.
 pub fn again(current: &Topology) -> Topology {
     Topology {
         epoch: current.epoch + 1,
@@ -218,7 +220,7 @@ fn due(shares: &[Share]) -> Vec<Slot> {
     due.map(|share| share.slot).collect()
 }
 
-/// The table that moves the fewest buckets from the present target.
+/// The table for `shares` that differs least from the table at the end of the current change.
 fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
     let nobody = || Box::new([None; BUCKETS]);
     let mut table = current.map_or_else(nobody, |topology| present(topology, shares));
@@ -228,8 +230,8 @@ fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
     table
 }
 
-/// The owners when the current change is over. A bucket whose new owner no longer has a share
-/// returns to its present owner.
+/// The owners when the current change is over. If a bucket's new owner no longer has a share, the
+/// bucket stays with its present owner.
 fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
     let Some(new_owners) = &topology.new_owners else {
         return topology.owners.clone();
@@ -250,10 +252,10 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
     from.iter().zip(to).filter(|(from, to)| from != to).count()
 }
 
-/// How packets are selected after `current`. While the key is the same, the initial value of the
-/// hash stays, because each coordinator may have its own random value. During a change of the key,
-/// packets are missed and doubled, because the nodes change one after the other. So a change of the
-/// key waits for the end of a union.
+/// How packets are selected in the topology after `current`. While the selection key stays the
+/// same, the initial value of the hash stays the same too, because each coordinator may have chosen
+/// a random value of its own. When the selection key changes, packets are missed and doubled,
+/// because the nodes change one after the other. So the selection key never changes during a union.
 fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,

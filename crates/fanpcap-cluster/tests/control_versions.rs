@@ -1,5 +1,5 @@
-//! Different versions of the control protocol. AVPs that only the later version has are skipped,
-//! and the later version does not need them.
+//! Different versions of the control protocol. An earlier version skips AVPs that only a later
+//! version has, and the later version can do without them.
 
 use std::net::SocketAddr;
 
@@ -79,7 +79,7 @@ fn bodies() -> Vec<Body> {
     ]
 }
 
-/// AVPs and a section that no version has yet.
+/// AVPs with codes that no version has yet, and a section (AVP 87) that no version has yet.
 fn additions() -> Vec<Avp> {
     let avp = |(code, value)| Avp { code, value };
     let section = 87;
@@ -141,7 +141,7 @@ fn a_node_of_the_version_before_does_not_say_its_number_of_devices() {
     list.retain(|avp| avp.code != 98);
     assert_eq!(list, before.list());
     assert_eq!(Body::read(whole.kind(), &list), Ok(before.clone()));
-    // A later version may send a greater value.
+    // A later version may send more devices than this version can count.
     list.push(Avp {
         code: 98,
         value: 256,

@@ -104,7 +104,8 @@ pub enum Role {
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// The node drops other nodes' packets in the driver. Applications get its own packets.
+    /// The node's driver drops other nodes' packets. Applications on the node get the node's
+    /// packets.
     Distribution,
     /// The first bytes of the node's packets are sent to the analyzers.
     Capture,
@@ -117,7 +118,7 @@ pub enum Engine {
     Embedded(Embedded),
     /// etcd.
     Etcd(Box<Etcd>),
-    /// These nodes with these weights. They never change, and there is no coordinator.
+    /// The nodes' ids with their weights. They never change, and there is no coordinator.
     Fixed(Vec<(NodeId, u16)>),
 }
 

@@ -1,4 +1,4 @@
-//! DiCAP's datagrams, which replace batches: a sender for nodes, and a receiver for analyzers.
+//! Sends and receives DiCAP's datagrams, in which nodes can ship headers instead of records.
 
 mod receiver;
 mod sender;

@@ -1,7 +1,7 @@
 //! Elections with the keys of etcd's own clients, so that `etcdctl elect` sees them.
 //!
 //! A candidate has a key below the election's name, under its lease. The candidate with the oldest
-//! key leads. Leaders are ordered by their keys' create revisions (`clientv3/concurrency`).
+//! key, the one with the lowest create revision, leads (`clientv3/concurrency`).
 
 use crate::client::Client;
 use crate::error::CallError;

@@ -33,7 +33,7 @@ pub enum Form {
 pub enum Transport {
     /// Each message is a datagram. The collector counts messages that are lost on the way.
     Udp,
-    /// A connection, which loses nothing. Call [`Exporter::restart`] when a new connection begins.
+    /// TCP, which loses no message. Call [`Exporter::restart`] when a new connection begins.
     Tcp,
 }
 
@@ -50,7 +50,7 @@ pub struct Totals {
 
 /// An exporting process of one observation domain.
 ///
-/// Times are since the Unix epoch. If the clock is set back, templates are sent at once.
+/// All times are since the Unix epoch. If the clock is set back, templates are sent at once.
 #[derive(Debug)]
 pub struct Exporter {
     domain: u32,
@@ -103,8 +103,9 @@ impl Exporter {
         self.totals.packets += 1;
     }
 
-    /// Exports how a bucket's packets are selected. Call it with each new topology, for each bucket
-    /// that the node has; over UDP, also from time to time. Does nothing with [`Form::Flows`].
+    /// Exports how a bucket's packets are selected. Does nothing with [`Form::Flows`]. Call this
+    /// method for each bucket of the node when the topology changes; over UDP, also from time to
+    /// time.
     pub fn selector(&mut self, now: Duration, selector: &Selector, send: &mut impl FnMut(&[u8])) {
         if self.form == Form::Flows {
             return;
@@ -126,8 +127,8 @@ impl Exporter {
     /// Passes the templates to `send`, in a message of their own.
     ///
     /// Over UDP, the caller does this first, and then waits for about 100 ms. Otherwise a collector
-    /// with several threads may read the first records before it has read the templates. It then
-    /// drops the records, as `GoFlow2` does.
+    /// with several threads may read the first records before it has read the templates. Such a
+    /// collector, for example `GoFlow2`, drops records that it reads before their templates.
     pub fn describe(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         let templates: &[&Template] = match self.form {
             Form::Sections => &[&SECTION, &SYSTEMATIC, &HASH, &STATISTICS],
@@ -163,7 +164,8 @@ impl Exporter {
         }
     }
 
-    /// Begins again on a new connection. Its first message also has the records that were not sent.
+    /// Begins again on a new connection, whose first message also has the records that were not
+    /// sent.
     pub fn restart(&mut self) {
         self.sequence = 0;
         self.described = None;

@@ -2,7 +2,7 @@
 //! the packet, passes it on, or ships its first bytes.
 //!
 //! The BPF program adds variables to pointers, so loading it needs `CAP_PERFMON` as well as
-//! `CAP_BPF` and `CAP_NET_ADMIN`. The verifier accepts it since Linux 5.18.
+//! `CAP_BPF` and `CAP_NET_ADMIN`. The verifier accepts the BPF program since Linux 5.18.
 
 mod code;
 mod hash;
@@ -27,7 +27,7 @@ pub enum Action {
     /// Passes the packets on to the host.
     Pass,
     /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if the map
-    /// is empty. Then every packet costs more time, even the packets of other nodes.
+    /// is empty. With this action, every packet costs more time, even a packet of another node.
     PassToNext,
     /// Writes the packets' first bytes into ring buffers, and drops the packets.
     Ship {
@@ -53,7 +53,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles the BPF program. All of its maps must be given when it is loaded.
+    /// Compiles the BPF program. The loader must supply all maps of the BPF program.
     ///
     /// # Errors
     /// Fails if the compiler has a bug: see [`EbpfError`].
@@ -92,7 +92,7 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
-        // Perhaps only some nodes accept this frame. So it must not count as a turn on any node.
+        // Other nodes may accept this frame, so it must not count as a turn on any node.
         asm.bind(by_headers);
     }
 

@@ -162,7 +162,7 @@ pub enum Cause {
     Stale = 5,
     /// The message's version is not supported.
     Version = 6,
-    /// The message has a term that no coordinator can have: the sender's term is far ahead.
+    /// The message's term is so far above the known term that no coordinator can have it.
     Term = 7,
 }
 
@@ -172,7 +172,7 @@ impl Cause {
         "foreign", "key", "seal", "body", "replay", "stale", "version", "term",
     ];
 
-    /// For each cause, in the order of their numbers: what is wrong with the datagrams, in words.
+    /// Words for what is wrong with a refused datagram, in the order of the causes' numbers.
     pub(super) const FAULTS: [&str; 8] = [
         "no control messages of this cluster",
         "sealed with another key",
@@ -207,7 +207,7 @@ impl Envelope {
     ///
     /// # Errors
     /// Fails if the datagram does not belong to this cluster. Until the seal is checked, only the
-    /// header is read. The check takes the same time wherever seals differ.
+    /// header is read. The check compares the seals in constant time.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
             return Err(Cause::Foreign);

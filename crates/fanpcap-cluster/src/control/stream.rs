@@ -4,7 +4,7 @@
 //! number that only holders of the cluster's key can compute in advance. The number is the
 //! HMAC-SHA256 of the frame's kind and sequence. For a topology update, the topology's revision is
 //! also an input; nodes know it from the control channel. Nodes accept each number once. They
-//! compute the numbers, so they recognize beacons also without a coordinator.
+//! compute the numbers, so they recognize beacons even if they reach no coordinator.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl FrameNumbers {
             Kind::Update => (2, revision.0),
         };
         let words = [self.cluster.0, which, revision, sequence].map(u64::to_be_bytes);
-        // No envelope begins with these bytes.
+        // No envelope begins with the label, so no frame's number is part of an envelope's seal.
         let bytes = [LABEL, words.as_flattened()].concat();
         first_eight(&mac(&self.secret, &bytes).finalize().into_bytes()).max(1)
     }
@@ -65,8 +65,8 @@ pub struct DueFrame {
     pub number: u64,
 }
 
-/// With [`SelectionKey::RoundRobin`], nodes begin to count turns anew after at most this many
-/// seconds. A node that lost a packet may be out of turn until then.
+/// With [`SelectionKey::RoundRobin`], an update is sent at least once in this many seconds. At each
+/// update, all nodes count from 0 again, also a node that missed a packet and counted wrongly.
 const AGAIN: u64 = 8;
 
 /// Computes the frames that the active coordinator sends into the monitored link.
@@ -95,8 +95,8 @@ impl FrameSender {
     }
 
     /// The frames that are due at the time `now`, in seconds since 1970. A beacon is due each
-    /// second. Where packets are selected in turn, an update is due when all nodes of a topology
-    /// wait for it, and again every 8 seconds.
+    /// second. If packets are selected in turn, a topology update is due when all nodes with
+    /// buckets have acknowledged a new topology, and again every 8 seconds.
     pub fn due(&mut self, view: &View, now: u64) -> Vec<DueFrame> {
         let mut due = Vec::new();
         if !view.leads {
@@ -178,14 +178,14 @@ pub const SILENCE: Duration = Duration::from_secs(3);
 /// For this time after a beacon, a node computes sequences from the beacon, not from its own clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
-/// Numbers are announced for this many seconds ahead. The agent may be gone for this time, and its
-/// clock may differ from the coordinator's by this time.
+/// The agent announces numbers for this many seconds ahead. So frames are accepted even if the
+/// agent is down for this time, or if its clock differs from the coordinator's by this time.
 const AHEAD: u64 = 32;
 
 /// Computes the numbers that a node's agent announces to its BPF program.
 #[derive(Debug)]
 pub struct FrameListener {
-    /// The numbers for each of the cluster's keys.
+    /// Computes the numbers of frames, one value for each of the cluster's keys.
     numbers: Vec<FrameNumbers>,
     /// The index of the key in use.
     key: usize,
@@ -209,7 +209,7 @@ impl FrameListener {
         }
     }
 
-    /// Uses other keys from now on. The sender may still use the key that this listener had.
+    /// From now on, uses these keys. The key in use stays in use if it is one of them.
     pub fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         let is_current = |other: &FrameNumbers| Some(other) == self.numbers.get(self.key);
         match numbers.iter().position(is_current) {
@@ -260,7 +260,8 @@ impl FrameListener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // A lost frame must not be accepted later. An update comes after the same second's beacon.
+        // A frame that did not come in time must not be accepted later, so 0 replaces its number.
+        // In a second with an update, the update comes after the beacon.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,
@@ -270,7 +271,7 @@ impl FrameListener {
         let lost_updates = begin.max(before)..self.last;
         let from = begin.max(upto + 1);
         let beacons = from.max(self.last + 1)..=end;
-        // An earlier agent has already announced the update that comes after the last beacon.
+        // An earlier agent has already announced the update with the last beacon's sequence.
         let behind = self.last + u64::from(std::mem::take(&mut self.is_successor));
         let updates = if known == revision { from } else { begin }.max(behind)..=end;
         let lost_beacons = lost_beacons.map(|sequence| none(Kind::Beacon, sequence));

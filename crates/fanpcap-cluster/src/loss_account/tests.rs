@@ -1,4 +1,4 @@
-//! The ledger against a model that knows what became of every packet.
+//! Compares the ledger with a model that knows what became of every packet.
 
 mod model_event;
 mod model;
@@ -101,8 +101,9 @@ fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
     }
 }
 
-/// Two coordinators lead at the same time. Without a majority of coordinators the embedded engine
-/// can't prevent this (decision 32), but the account shows how many packets this may have cost.
+/// Two coordinators lead at the same time. The embedded engine elects a leader without a majority
+/// of coordinators, so it can't prevent this (decision 32). But the account shows how many packets
+/// this may have cost.
 #[test]
 fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
     for seed in 0..20 {

@@ -26,20 +26,21 @@ use hosts::{CoordinatorHost, Last};
 const MILLI: Time = 1000;
 const STEP: Time = 10 * MILLI;
 
-/// A third of the usual times: between heartbeats, and until a silent node is offline.
+/// The time between heartbeats, and the silence after which a node is offline: a third of the
+/// defaults.
 const HEARTBEAT: Duration = Duration::from_micros(1_666_666);
 const OFFLINE: Duration = Duration::from_secs(5);
 
 /// How many datagrams the intruder remembers.
 const REMEMBERED: usize = 500;
 
-/// Events that are on their way.
+/// Events that happen at a later time of the run.
 enum Event {
     Datagram(SocketAddr, SocketAddr, Vec<u8>),
     Loaded(usize, u64, Rc<Assignment>, bool),
 }
 
-/// The directions that work during a cut.
+/// Which directions a cut blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ways {
     /// The participant neither sends nor receives.
@@ -63,7 +64,7 @@ pub(crate) struct Network {
     kind: RunKind,
     pub(crate) machines: Vec<Machine>,
     ends: Vec<Option<NodeEnd>>,
-    /// When each machine boots. `agents` says when its agent starts.
+    /// When each machine boots. `agents` has the times at which the agents start.
     boots: Vec<Time>,
     agents: Vec<Time>,
     hosts: Vec<CoordinatorHost>,
@@ -73,7 +74,7 @@ pub(crate) struct Network {
     runs: u64,
     heard: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
     drained: Vec<bool>,
-    /// For each node, the directions that work during a cut.
+    /// For each node, the directions that a cut blocks.
     ways: Vec<Ways>,
     cuts: Vec<Cut>,
     outlast: Duration,
@@ -296,7 +297,7 @@ impl Network {
         let host = place(to, 0).and_then(|at| self.hosts.get_mut(at)?.end.as_mut());
         let node = place(to, 1).and_then(|at| self.ends.get_mut(at)?.as_mut());
         let operator = place(to, 2).and_then(|at| self.operators.get_mut(at));
-        // The receivers count the datagrams that they refuse.
+        // Errors are ignored, because each receiver counts the datagrams that it refuses.
         let _ = host.map(|end| end.receive(time, from, &datagram));
         let _ = node.map(|end| end.receive(time, from, &datagram));
         let _ = operator.map(|end| end.receive(time, from, &datagram));

@@ -29,14 +29,14 @@ struct Sum {
     loads: usize,
     /// Runs that lost packets.
     lossy: usize,
-    /// Runs that lost packets because coordinators did not know of each other's topologies: the
-    /// seed, and the longest such loss in milliseconds.
+    /// Runs that lost packets because coordinators did not know of each other's topologies: each
+    /// run's seed, and its longest such loss in milliseconds.
     forked: Vec<(u64, u64)>,
-    /// Runs that lost packets because a machine that had started again got an older topology than
-    /// before: the seed, and the longest such loss in milliseconds.
+    /// Runs that lost packets because a machine captured by an older topology after a restart than
+    /// before it: each run's seed, and its longest such loss in milliseconds.
     stale: Vec<(u64, u64)>,
-    /// The longest time from the end of all faults to a node's last change, in milliseconds, and
-    /// the run's seed.
+    /// The longest time, in milliseconds, from the end of all faults in a run until the last node
+    /// changed its topology, and that run's seed.
     settled: (u64, u64),
     /// The first seeds whose runs broke a promise.
     broken: Vec<String>,
@@ -154,13 +154,13 @@ fn the_embedded_engine_keeps_the_same_promises() {
     if is_default(sum.runs, ON_EMBEDDED) {
         assert!(sum.topologies > 300 && sum.loads > 1500, "{sum:?}");
         assert!(sum.lossy > 5 && sum.lossy < 100, "{sum:?}");
-        // Such a loss occurs in one run of some hundreds. Here one run has a fork, with a loss of
-        // 110 ms.
+        // Losses by a fork, or by a node with an older topology than before, occur in one run of
+        // some hundreds. Of these runs, one has a fork, which loses packets for 110 ms.
         assert!(sum.forked.len() <= 1 && sum.stale.is_empty(), "{sum:?}");
     }
 }
 
-/// Runs in which an earlier build's nodes followed a lost topology until the next change.
+/// With these seeds, nodes of an earlier build followed a lost topology until the next change.
 #[test]
 fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     for seed in [9418, 23963] {
@@ -169,7 +169,8 @@ fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     }
 }
 
-/// The only coordinator stands still while it waits for a topology that no node has.
+/// The only coordinator's process is stopped while the coordinator waits for a topology that no
+/// node has.
 #[test]
 fn a_coordinator_that_stood_still_waits_no_longer_for_a_lost_topology() {
     let seed = 27_263;

@@ -34,8 +34,8 @@ fn a_dead_node_is_replaced_within_its_lease_and_a_second() {
     let lasts = 15 * SECOND;
     let fault = Fault::PowerCut { node: 1, lasts };
     each(4, 2, &[(10 * SECOND, fault)], |_, longest| {
-        // The last renewal of the lease is up to 0.7 s old. A message may be lost, and a load may
-        // fail once.
+        // When the power is cut, the node's lease of 5 s was renewed up to 0.7 s ago. After the
+        // lease has ended, a message may be lost, and a load may fail once.
         assert!((4 * SECOND..8 * SECOND).contains(&longest), "{longest}");
     });
 }

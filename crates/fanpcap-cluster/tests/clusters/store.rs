@@ -13,7 +13,7 @@ pub(crate) const TTL: Time = 5_000_000;
 /// The contents of the store.
 #[derive(Default)]
 pub(crate) struct Store {
-    /// The number of changes so far.
+    /// How often the store's contents have changed.
     pub(crate) version: u64,
     /// Whether the quorum is lost. Then nothing can be read, and no lease expires.
     pub(crate) is_out: bool,
@@ -42,7 +42,8 @@ impl Store {
         }
     }
 
-    /// The quorum is back. Leases last their whole time again, or are all revoked (`revoke`).
+    /// The quorum is back. From now on, each lease lasts its full time again. If `revoke` is set,
+    /// all leases end at once instead.
     pub(crate) fn come_back(&mut self, now: Time, revoke: bool) {
         self.is_out = false;
         self.version += 1;

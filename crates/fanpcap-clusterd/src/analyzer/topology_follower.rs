@@ -27,8 +27,8 @@ pub(super) enum TopologyUpdate {
     Blind(String),
 }
 
-/// Reads the cluster's topology in a separate thread. An analyzer without topologies removes
-/// doubles by the nodes' marks, and refuses no record.
+/// Reads the cluster's topology in a separate thread. An analyzer that can't read topologies still
+/// removes doubles by the nodes' marks in the records, and refuses no record.
 #[derive(Debug)]
 pub(super) struct TopologyFollower {
     updates: Receiver<TopologyUpdate>,
@@ -59,18 +59,18 @@ impl TopologyFollower {
         self.updates.try_iter()
     }
 
-    /// Makes the thread read at once: a node follows this topology, which the analyzer lacks.
+    /// Makes the thread read at once: a node follows this topology, and the analyzer lacks it.
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);
-            // Without a thread this fails. The missing thread was reported before.
+            // If the thread could not be started, this fails. That error was already reported.
             let _ = self.hurry.send(None);
         }
     }
 
     /// From now on, uses the keys of these settings.
     pub(super) fn reload(&self, conf: Conf) {
-        // Without a thread this fails. The missing thread was reported before.
+        // If the thread could not be started, this fails. That error was already reported.
         let _ = self.hurry.send(Some(conf));
     }
 }

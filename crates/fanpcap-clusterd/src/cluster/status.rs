@@ -188,7 +188,7 @@ impl Row {
 
     fn behind(&self) -> String {
         format!(
-            "node {} is behind: if it stays behind, its log says why",
+            "node {} is behind the newest topology: if it stays behind, its log says why",
             self.node
         )
     }

@@ -12,9 +12,9 @@ use super::value::Value;
 pub(crate) struct Entry {
     pub(crate) row: &'static Row,
     pub(crate) value: Value,
-    /// The place of the key.
+    /// Where the key is in the file.
     pub(crate) place: Place,
-    /// The place of the value.
+    /// Where the value is in the file.
     pub(crate) at: Place,
 }
 

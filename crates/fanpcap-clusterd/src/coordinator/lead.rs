@@ -58,7 +58,7 @@ impl<S: FnMut(&str)> Driver<S> {
         self.beacons = Some(beacons);
     }
 
-    /// Reads the view once, and writes the topology that is due. `now` is called after the wait.
+    /// Waits for the engine's view, calls `now`, and writes the topology that is due.
     pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
         let refused = self.side.all_refused();
         let view = self
@@ -160,7 +160,7 @@ impl<S: FnMut(&str)> Driver<S> {
 
     pub(super) fn resign(mut self) {
         self.side.resign();
-        // The file outlives the process, so it must not say that this coordinator leads.
+        // The metrics file outlives the process: it must not say that this coordinator leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, &self.side.all_refused());
         }

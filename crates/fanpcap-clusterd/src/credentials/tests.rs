@@ -137,6 +137,6 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     // unnoticed.
     write_conf(&machine.scratch, "");
     let (said, is_new) = machine.hang_up();
-    assert!(said.contains("no longer have a 'key_file': restart") && !is_new);
+    assert!(said.contains("the settings no longer have a 'key_file'") && !is_new);
     assert!(key.exists() && machine.has(b'2'));
 }

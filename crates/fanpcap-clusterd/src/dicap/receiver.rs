@@ -41,8 +41,8 @@ const SENDERS: usize = 2 * NODES;
 
 /// The addresses whose datagrams are accepted.
 ///
-/// If the cluster has a key or certificates, these are the addresses from which nodes send their
-/// counts: nobody else can send counts. Otherwise anybody can send counts. Then the first
+/// If the cluster has a key or certificates, only nodes can send counts. Then these are the
+/// addresses from which nodes send their counts. Otherwise anybody can send counts. Then the first
 /// [`SENDERS`] other addresses are accepted too, because the paper's nodes send no counts.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
@@ -171,7 +171,7 @@ mod tests {
         // One address sends counts in the names of many nodes.
         (2..10_000).for_each(|at| senders.take(faulty, at));
         assert!(senders.has(node));
-        // There are 10,000 other addresses, and a node that still sends its counts.
+        // 10,000 other addresses send counts, and the node still sends its counts.
         for number in 0..10_000_u32 {
             senders.take(
                 IpAddr::from(number.to_be_bytes()),

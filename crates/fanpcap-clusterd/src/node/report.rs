@@ -22,8 +22,8 @@ use crate::shipping::Shipper;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// If reading all counts takes longer than this, in nanoseconds, the time of the counts is
-/// uncertain: the process was stopped, or had no CPU. Analyzers compare counts with 100 ms
-/// accuracy.
+/// uncertain: the process was stopped, or had no CPU. Analyzers compare the counts of different
+/// nodes with an accuracy of 100 ms.
 const AT_ONCE: u64 = 20_000_000;
 
 /// Maximum number of times that the counts are read for one report.
@@ -70,13 +70,13 @@ impl Reporter {
         }
     }
 
-    /// From now on, reports go to these analyzers, and so do records.
+    /// From now on, sends reports and records to these analyzers.
     pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
         match &mut self.to {
             ReportTransport::Capture(capture) => capture.follow(analyzers),
             ReportTransport::Counts(shipper) => {
                 if let Err(error) = shipper.follow(analyzers) {
-                    say(&format!("counts go to the earlier analyzers: {error}"));
+                    say(&format!("counts still go to the old analyzers: {error}"));
                 }
             }
         }
@@ -142,10 +142,10 @@ fn at_one_time<T>(
     })
 }
 
-/// Lower bounds for differences of counters. The counters are read one after the other. So while
-/// packets come, each difference is only a lower bound, and may be less than before. But analyzers
-/// and Prometheus take a falling number for a restart of the counters. So the greatest lower bound
-/// so far is reported.
+/// The highest values so far of numbers that are differences between counters. The agent reads the
+/// counters one after the other. So while packets come, each difference is a lower bound of the
+/// true number, and may be lower than in the reading before. But analyzers and Prometheus take a
+/// falling number for a restart of the counters. So the agent reports the highest value so far.
 #[derive(Debug, Default)]
 struct Floor {
     /// When the counters were 0.

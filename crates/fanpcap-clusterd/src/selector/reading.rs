@@ -8,19 +8,20 @@ use fanpcap_select::native::Causes;
 
 use super::{Selector, is_own, is_shared};
 
-/// What a node has counted since its selection was loaded. Only values of `captured` may fall.
+/// What a node has counted since its selection was loaded. Only `captured` may fall between
+/// readings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// For each bucket, the packets that came.
+    /// For each bucket, the packets that the node received.
     pub seen: Box<[u64; BUCKETS]>,
     /// For each bucket, the captured packets: passed on, filtered, or written into a ring. While
-    /// packets come, these are lower bounds, and may be less than in an earlier reading.
+    /// packets come, these numbers may be too low, and lower than in an earlier reading.
     pub captured: Box<[u64; BUCKETS]>,
     /// For each bucket, the packets that this node selected while another node shared the bucket.
     pub shared: Box<[u64; BUCKETS]>,
     /// This node's packets of all buckets, whether captured or lost.
     pub own: u64,
-    /// What became of other packets and frames.
+    /// Counters of the coordinator's frames and, over all buckets, of lost and filtered packets.
     pub causes: Causes,
 }
 
@@ -29,7 +30,8 @@ impl Selector {
     pub fn counts(&self) -> Counts {
         let tables = [self.counted(0), self.counted(1)];
         // A packet is counted for its bucket first, and then as lost or filtered. So lost packets
-        // are read last: then a bucket's packets minus its lost packets are never too many.
+        // are read last: then a bucket's packets minus its lost packets are at most its captured
+        // packets.
         let lost = self.counters(counts::lost(self.lanes));
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);
@@ -67,7 +69,7 @@ impl Selector {
         }
     }
 
-    /// For each bucket, the packets that came while this table was in use, over all lanes.
+    /// For each bucket, the packets of all receive queues that came while this table was in use.
     pub(super) fn counted(&self, table: usize) -> Box<[u64; BUCKETS]> {
         let mut sums = Box::new([0_u64; BUCKETS]);
         for lane in 0..self.lanes.counters() {
@@ -114,7 +116,7 @@ fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
         let short = u64::from(short.load(Ordering::Acquire));
         let after = half_turns.load(Ordering::Acquire);
         if before == after {
-            // `half_turns` may lack the newest half turn of `short`.
+            // The BPF program writes `short` first, so `half_turns` may lack the newest half turn.
             let pending = (before ^ (short >> counts::HALF)) & 1;
             let low = short & ((1 << counts::HALF) - 1);
             return (before.wrapping_add(pending) << counts::HALF).wrapping_add(low);

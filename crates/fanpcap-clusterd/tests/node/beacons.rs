@@ -1,5 +1,5 @@
-//! Beacons show that a mirror port works, and how far nodes are apart in time. Only coordinators
-//! can send valid beacons.
+//! Beacons show that a mirror port works, and how much later one node gets a frame than another.
+//! Only coordinators can send valid beacons.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -73,7 +73,7 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
     .unwrap();
 }
 
-/// Each leg belongs to a tap of the same network.
+/// The node's two devices belong to two taps of one network, so each beacon comes twice.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_beacon_that_comes_by_two_devices_is_taken_once_and_not_forged() {
@@ -95,7 +95,7 @@ fn a_beacon_that_comes_by_two_devices_is_taken_once_and_not_forged() {
             })?;
             leg.send_all(&[next])?;
         }
-        // An older beacon is a replay.
+        // A beacon that is older than the last accepted beacon counts as forged.
         leg.send_all(&Wire::frames(&stage)?[..1])?;
         await_more(&stage, 0, "forged_frames_total", before + 1)?;
         await_more(&stage, 0, "beacons_total", 5)?;

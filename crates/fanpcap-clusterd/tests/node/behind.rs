@@ -1,4 +1,4 @@
-//! Applications on the XDP engine behind the selection.
+//! Applications whose XDP engine gets its packets from the node's selection.
 
 use std::thread;
 use std::time::Duration;
@@ -85,7 +85,7 @@ fn each_nodes_engine_has_its_share_and_the_host_what_it_is_left() {
         }
         stage.send(0..6000)?;
         let each = ensure_once(&members.iter().collect::<Vec<_>>(), 6000)?;
-        // Packet sockets of the host also get these packets, after the engine.
+        // The second node's engine also passes its packets on to the host's packet sockets.
         let (_, of_hosts) = stage.captured()?;
         ensure!(of_hosts == [0, each[1], 0], "{of_hosts:?} of {each:?}");
         for (node, (member, count)) in members.into_iter().zip(&each).enumerate() {
@@ -123,7 +123,8 @@ fn an_engine_that_is_killed_leaves_the_packets_to_the_host_and_the_next_engine()
         ensure!(ensure_once(&[&first], 200)? == [200]);
         first.signal("KILL")?;
         first.wait()?;
-        // The kernel needs a moment to empty the engine's array.
+        // After the engine was killed, the kernel needs a moment to remove its BPF program from the
+        // array.
         thread::sleep(Duration::from_millis(500));
         stage.send(200..500)?;
         let (found, each) = stage.captured()?;
@@ -164,7 +165,8 @@ fn the_agent_may_be_killed_and_replace_its_program_before_an_engine() {
         let each = ensure_once(&both, 2000)?;
         let later = rest(&[&second], 1)?[0];
         ensure!(later > 0 && later < each[1], "{later} of {each:?}");
-        // With this selection, the nodes select other packets, so another BPF program is needed.
+        // These settings select other packets than before, so the agents must load another BPF
+        // program.
         for node in 0..2 {
             stage.kill(node)?;
         }

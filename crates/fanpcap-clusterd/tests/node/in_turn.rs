@@ -16,8 +16,8 @@ use crate::beacons::{Process, Wire, await_more};
 use crate::embedded::{coordinator, settings};
 use crate::stage::Stage;
 
-/// All processes run on one CPU. Then a mirror passes the packets to all its ports in the same
-/// order.
+/// All processes run on one CPU. Otherwise the mirror would not pass the packets to all its ports
+/// in the same order.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn nodes_change_hands_at_one_packet() {
@@ -50,7 +50,7 @@ fn nodes_change_hands_at_one_packet() {
                 stage.send(upto..upto + 500)?;
                 upto += 500;
                 let wire = Injector::open(WIRE)?;
-                // tcpdump may be writing a frame.
+                // tcpdump may be writing a frame at this moment, so reading the file may fail.
                 let old = Wire::frames(&stage).unwrap_or_default();
                 for frame in old.iter().rev().take(4) {
                     wire.send(frame)?;
@@ -74,7 +74,7 @@ fn nodes_change_hands_at_one_packet() {
 
 /// Waits until `count` nodes have joined and the topology is stable.
 fn await_members(stage: &Stage, count: usize) -> Result<()> {
-    let wait = await_for("all nodes in a stable topology", LIMIT, || {
+    let wait = await_for("a stable topology with all nodes", LIMIT, || {
         let said = stage.said_by("coordinator");
         let joined = said
             .split_whitespace()

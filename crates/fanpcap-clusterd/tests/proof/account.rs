@@ -55,7 +55,7 @@ impl Line {
         lines.map_while(Result::ok).map(Self).collect()
     }
 
-    /// A figure that must be exact.
+    /// The value of a figure. Fails if the line has a span instead of an exact value.
     pub(crate) fn number(&self, name: &str) -> Result<i64> {
         let value = self.0[name].as_i64();
         value.with_context(|| format!("no number {name:?} in {self}"))
@@ -108,7 +108,7 @@ impl Line {
             let mut value = line.0.clone();
             value["time"] = Value::Null;
             value["apart"] = Value::Null;
-            // The history of a blind port contains a time that changes.
+            // The history of a blind port contains a time that differs between two lines.
             value["history"] = Value::Null;
             value
         };

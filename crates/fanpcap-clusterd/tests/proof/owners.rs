@@ -1,4 +1,4 @@
-//! Reads by an operator's commands which node has each bucket, and waits for changes.
+//! Finds by `fanpcap cluster` commands which node has each bucket, and waits for changes.
 
 use std::thread;
 use std::time::Instant;

@@ -170,14 +170,14 @@ fn replace(stage: &mut Stage, second: Second) -> Result<Second> {
     let (lines, packets) = each_once(stage)?;
     assert_own_buckets(stage, &packets)?;
     assert_exact(&lines[0], &packets[0])?;
-    // The new analyzer's account began while packets came.
+    // The new analyzer's account began while packets came, so its number of lost packets is a span.
     lines[1].assert_within("lost", 0)?;
     assert_none_on_the_way(&lines[1])?;
     Ok(second)
 }
 
-/// Between two pauses in the traffic, both analyzers know exactly what came, even the analyzer that
-/// was started again.
+/// Sends packets between two pauses. Both analyzers must know exactly how many packets came, even
+/// the analyzer that was started again.
 fn go_on(stage: &mut Stage) -> Result<()> {
     let (before, sent) = (await_rest(stage)?, stage.sent);
     stage.send_for(BEFORE)?;
@@ -207,7 +207,8 @@ mod long {
         netns::within_new(|| {
             let mut stage = Stage::new(Engine::Etcd(1), &settings())?;
             let second = Second::start(&stage)?;
-            // As in [`Stage::prepared`], packets that come after this are counted exactly.
+            // Packets before a node's second report are not counted exactly, so none are sent until
+            // the accounts no longer change.
             await_rest(&stage)?;
             drain(&mut stage)?;
             let _second = replace(&mut stage, second)?;

@@ -1,4 +1,5 @@
-//! Random packets, tables and coordinators' frames, with each key.
+//! Compares the selection in the kernel with the selection in user space, for random packets,
+//! tables and coordinators' frames, with each selection key.
 
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
@@ -46,7 +47,7 @@ fn count_one_bucket(lanes: Lanes) {
         counts.captured.iter().sum::<u64>()
     };
     thread::scope(|scope| {
-        // `_running` is dropped at the test's end, also after a panic. Then the thread ends.
+        // The thread below runs until `_running` is dropped: at the test's end, also after a panic.
         let (_running, ended) = mpsc::channel::<()>();
         scope.spawn({
             let selector = &selector;

@@ -1,5 +1,5 @@
-//! Records of this node's packets: each is complete and has the right bucket. If a ring is full,
-//! lost packets are counted.
+//! Records of this node's packets: each is complete and has the right bucket. Packets that are lost
+//! because a ring is full are counted.
 
 use fanpcap_clusterd::selector::Selector;
 use fanpcap_linux::wait::clock;
@@ -125,7 +125,7 @@ fn what_a_full_ring_loses_is_counted_for_its_bucket() {
     );
     assert_eq!(captured + counts.causes.lost, own);
     assert_eq!(elsewhere(&counts) + own, counts.seen.iter().sum::<u64>());
-    // A change of claims does not change the number of captured packets.
+    // When the node gets other buckets, the counts of the packets captured so far do not change.
     let other = Claims::new(|bucket| match claims.of(bucket) {
         Claim::Elsewhere => Claim::Mine,
         Claim::Mine | Claim::Shared => Claim::Elsewhere,

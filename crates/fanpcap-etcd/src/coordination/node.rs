@@ -18,8 +18,8 @@ use crate::kv::Keys;
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A node waits for its own id for this many durations of its lease. The node's key from before a
-/// reboot may last that long: if etcd's leader changes, etcd gives leases their full time again.
+/// How many lease durations a node waits before it reports that its id is taken. Its own key from
+/// before a reboot may last so long: etcd renews all leases when etcd's leader changes.
 const PATIENCE: u32 = 3;
 
 /// A node's connection to its cluster in etcd.
@@ -144,7 +144,7 @@ impl Keeper {
                 Ok(Order::Announce(announcement)) => self.registration.announce(announcement),
                 Ok(Order::Acknowledge(revision)) => self.registration.acknowledge(revision),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The caller was dropped. The lease ends by itself.
+                // The caller was dropped. Nobody renews the lease from now on, so it ends in etcd.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let begun = Instant::now();

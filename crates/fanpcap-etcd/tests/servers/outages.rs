@@ -84,7 +84,10 @@ fn a_new_leader_of_etcd_costs_no_node_and_no_lead() -> Result<()> {
             if written.is_none() {
                 written = leader.write(&topology(2), Some(first)).ok();
                 if written.is_some() {
-                    println!("written {:?} after the leader's death", begun.elapsed());
+                    println!(
+                        "the topology was written {:?} after the leader's death",
+                        begun.elapsed()
+                    );
                 }
             }
         }

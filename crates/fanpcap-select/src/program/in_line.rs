@@ -53,8 +53,8 @@ impl Program {
         asm.jump32_if(R3.is_not(self.cluster.to_be() as i32), packet);
     }
 
-    /// Accepts a beacon whose number is in r5 and whose sequence is in r7. Also ends the BPF
-    /// program for copies of the last beacon, which other devices of the node may receive.
+    /// Accepts a beacon whose number is in r5 and whose sequence is in r7. On a node with several
+    /// devices, also drops copies of the last beacon, which the other devices may receive.
     fn beacon(&self, asm: &mut Assembler, forged: Label) {
         let is_one_of_several = self.lanes.is_one_of_several();
         let copy = match is_one_of_several {
@@ -64,7 +64,7 @@ impl Program {
         asm.load_big_endian(Width::Double, R8, R1, 30);
         expect(asm, control::BEACONS, copy);
         if is_one_of_several {
-            // The number is stored before its announcement is cleared: a copy may come at once.
+            // A copy may come at once, so the number is stored before its announcement is cleared.
             asm.value(R4, MAP_CONTROL, offset(control::LAST_NUMBER));
             asm.store(Width::Double, R4, 0, R5);
         }

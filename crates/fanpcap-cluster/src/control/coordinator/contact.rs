@@ -73,14 +73,14 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node has asked this standby repeatedly. If so, the standby asks all to answer.
+    /// Whether a node has asked this standby repeatedly. Then the standby asks everybody to answer.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }
 
     /// Whether more nodes would be served if this standby led. This is so if the nodes that have
-    /// asked it for a while outnumber the nodes that it does not hear. So each change of the leader
-    /// serves more nodes, and two coordinators do not take the lead from each other.
+    /// asked this standby for a while outnumber the nodes that it does not hear. So each change of
+    /// the leader serves more nodes than before, and two coordinators can't take turns in leading.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);
@@ -99,14 +99,14 @@ impl CoordinatorEnd {
         matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
-    /// When a standby asks the coordinators and nodes for answers. It asks twice before it becomes
-    /// a candidate: a node without a recent answer of the leader must first ask the leader.
+    /// When a standby asks the nodes and coordinators to answer. It asks twice before it becomes a
+    /// candidate, because a node that has not heard the leader recently asks the leader first.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
-    /// If no message has come for a while, asks the nodes and the refused machines to answer.
-    /// Standbys' answers are not enough: there may be no standby, and messages may be lost.
+    /// If no message has come for a while, asks the nodes and the refused machines to answer,
+    /// because there may be no standby that answers, and messages may be lost.
     pub(super) fn ask_nodes(&mut self, now: Duration) {
         let pulse = self.settings.pulse;
         let (touched, asked_at) = (self.election.touched, self.election.asked_at);

@@ -34,9 +34,9 @@ impl CoordinatorEnd {
     }
 
     /// Takes the active coordinator's state. If this coordinator knows a newer topology, it keeps
-    /// that topology and sends it to the leader: perhaps no other process has it. Then the state's
-    /// number differs from the leader's until the leader has the topology too. Until then, this
-    /// coordinator asks for the state at each pulse.
+    /// that topology and sends it to the leader, because perhaps no other process has it. Until the
+    /// leader has that topology too, the states of both have different numbers, and this
+    /// coordinator asks for the leader's state at each pulse.
     pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
         let own = std::mem::replace(&mut self.knowledge.state, state).topology;
         let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
@@ -64,7 +64,7 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_run = self.is_of_earlier_run(Some(revision));
             self.stand(now, revision, topology);
-            // This may be the only coordinator that has heard from the nodes of this topology.
+            // Waits again, because the topology may have nodes that this leader has not heard yet.
             self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_run {
@@ -73,9 +73,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Notes that a node or a coordinator has a topology that this version can't read. A leader
-    /// resigns when it first learns of the topology, because a standby may be able to read it. It
-    /// also resigns whenever another coordinator shows the topology.
+    /// Notes that a node or a coordinator has a topology that this version can't read. When a
+    /// leader first learns of such a topology, it resigns, because a standby may be able to read
+    /// the topology. It also resigns whenever another coordinator sends it the topology.
     pub(super) fn hear_unreadable(&mut self, now: Duration, from: Peer, revision: Revision) {
         let is_new = Some(revision) > self.knowledge.unread;
         self.knowledge.unread = self.knowledge.unread.max(Some(revision));
@@ -86,9 +86,10 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether the revision is of this leader's term, but this leader did not give it. Then an
-    /// earlier process of this coordinator gave it, and the file is lost. The coordinator needs
-    /// another term; otherwise it could give a revision twice.
+    /// Whether a topology's revision has this leader's term, although this leader did not write it.
+    /// If so, an earlier process of this coordinator wrote the topology, and the file with its
+    /// state is lost. Without another term, this coordinator could give two topologies the same
+    /// revision.
     pub(super) fn is_of_earlier_run(&self, revision: Option<Revision>) -> bool {
         let own = matches!((self.election.role, revision), (ElectionRole::Leading { leader, .. }, Some(of))
             if leader.term == Term::of(of));

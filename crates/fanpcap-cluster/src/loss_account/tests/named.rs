@@ -46,8 +46,8 @@ pub(super) fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Re
     }
 }
 
-/// The ledger after eight seconds with traffic, with pauses between them. In each second with
-/// traffic, three nodes saw `seen` packets of each bucket.
+/// The ledger after one second without traffic, eight seconds with traffic, and one more second
+/// without traffic. In each second with traffic, three nodes saw `seen` packets of each bucket.
 fn after(seen: impl Fn(u32, usize) -> u64) -> Ledger {
     let mut ledger = ledger();
     for seconds in 0..11u64 {
@@ -165,7 +165,7 @@ fn a_node_that_sees_packets_twice_is_named_and_not_believed() {
 
 #[test]
 fn a_node_whose_beacons_stand_still_is_blind() {
-    // Once with traffic, and once without.
+    // With a rate of 0, there is no traffic.
     for rate in [1, 0] {
         let mut ledger = ledger();
         let mut verdicts = Vec::new();
@@ -275,7 +275,8 @@ fn reports_that_can_not_be_are_refused() {
 }
 
 /// Three nodes see 9 packets a second in each bucket. The last node is silent for `silence`
-/// seconds, and counts as dead at the end of this time. Then its counters continue.
+/// seconds, and counts as dead at the end of this time. After the silence, the last node reports
+/// again, and its counters include the silent time.
 fn after_a_silence(silence: u64) -> (i64, i64, i64) {
     let mut ledger = ledger();
     let seen = |seconds: u64| move |_| 9 * seconds.min(60);

@@ -34,8 +34,8 @@ enum CollectorSocket {
     Tcp(Option<TcpStream>),
 }
 
-/// Whether a collector listens, over UDP. If none listens, the machine at this address refuses each
-/// datagram (ICMP), and a later system call fails with `ECONNREFUSED`.
+/// Whether a collector that is reached over UDP listens. If no collector listens, the machine at
+/// this address refuses each datagram (ICMP), and a later system call fails with `ECONNREFUSED`.
 #[derive(Clone, Copy, Debug)]
 enum UdpState {
     Reachable,
@@ -86,7 +86,7 @@ impl CollectorConnection {
             self.lost += 1;
             match &mut self.socket {
                 CollectorSocket::Udp(..) => self.note_refusal(&error),
-                // A part of the message may have been sent, so this connection can't go on.
+                // A part of the message may have been sent, so this connection can't be used again.
                 CollectorSocket::Tcp(stream) => *stream = None,
             }
         }
@@ -102,7 +102,7 @@ impl CollectorConnection {
         }
     }
 
-    /// Checks whether the collector is gone, before a message is lost.
+    /// Checks whether the collector is gone. A message to a collector that is gone would be lost.
     pub(super) fn check(&mut self) {
         match &mut self.socket {
             CollectorSocket::Udp(socket, UdpState::Reachable) => {

@@ -73,7 +73,7 @@ struct FreedSpace {
 }
 
 impl FreedSpace {
-    /// How many bytes are free: `free` bytes according to the file system, plus the hidden bytes.
+    /// How many bytes are free: `free` bytes that the file system shows, and the `hidden` bytes.
     fn free(&mut self, free: u64, now: u64) -> u64 {
         let grown = free.saturating_sub(self.shown);
         self.shown = free;

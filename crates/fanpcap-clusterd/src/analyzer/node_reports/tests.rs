@@ -142,8 +142,7 @@ impl Both {
         self.batches.insert(node, builder);
     }
 
-    /// The node has nothing to send, and reports this twice within the second before its next
-    /// report.
+    /// The node has nothing to send, and sends two batches without records in this second.
     fn idle(&mut self, node: u32, seconds: u64) {
         let new = || BatchBuilder::new(head(node, Kind::Records), 1 << 15, 1);
         let builder = self.batches.entry(node).or_insert_with(new);
@@ -155,7 +154,8 @@ impl Both {
         }
     }
 
-    /// How many packets of `node`, and of all nodes, are known to be lost on the way.
+    /// How many packets of `node`, and of all nodes, are known to be lost between node and
+    /// analyzer.
     fn export(&self, node: u32) -> (u64, u64) {
         let (missing, total) = self.node_reports.missing(&self.analyzer);
         (missing.get(&NodeId(node)).copied().unwrap_or(0), total)
@@ -189,8 +189,9 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // Both nodes had seen a thousand packets of each bucket. Node 1 captures all packets. After
-        // ten seconds it dies, and has sent five more records than it has reported.
+        // Before the analyzer began, both nodes had seen a thousand packets of each bucket. Node 1
+        // captures all packets. After ten seconds it dies, and has sent five more records than it
+        // has reported.
         let come = seconds.min(9) * 10;
         let at = Report8 {
             seconds,
@@ -226,8 +227,9 @@ fn what_a_node_had_kept_for_an_analyzer_is_no_capture_of_its_time() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // Node 1 had kept fifty packets of each bucket, which come within five seconds. Then it
-        // captures ten more packets of each bucket, and dies.
+        // Before the analyzer began, node 1 had captured fifty packets of each bucket. Their
+        // records come within five seconds. Then node 1 captures ten more packets of each bucket,
+        // and dies.
         let come = if seconds < 7 { 0 } else { 10 };
         let at = Report8 {
             seconds,
@@ -275,7 +277,7 @@ fn an_analyzer_that_comes_amid_packets_knows_nearly_what_was_captured_before_it(
     assert_eq!(exact(total.offered), 8 * 90);
     let Span { least, most } = total.captured;
     assert!(least <= 8 * 90 && 8 * 90 <= most, "{total:?}");
-    // The packets that came within two reports are uncertain.
+    // At most the packets of two seconds are uncertain: so many come between three reports.
     assert!(most - least <= 8 * 20, "{total:?}");
 }
 
@@ -342,8 +344,8 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
             (400, 392, 8)
         );
         sums = (sums.0 + 400, sums.1 + 392, sums.2 + lost);
-        // After an analyzer is added, this analyzer's account begins again, for its new part of the
-        // buckets.
+        // After an analyzer is added, the accounts of the other analyzers begin again, for their
+        // new parts of the buckets.
         let more = [addresses[0], addresses[1], stranger];
         let now = BEGIN + 6 * SECOND;
         assert!(both.follow(Part::of(address, &more).unwrap(), now));
@@ -380,7 +382,8 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
                     2 => -hour,
                     _ => 0,
                 },
-                // The beginning of the counters does not change when the clock is set.
+                // The time at which a node's counters began does not change when the node's clock
+                // is set.
                 age: if node == 2 { hour } else { 0 },
                 seen: 9 * seconds.min(25),
                 captured: 3 * seconds.min(25),

@@ -23,7 +23,8 @@ fn counts_are_told_with_the_time_when_they_were_read() {
     assert_eq!(at_one_time(|| None::<()>, || 0), None);
 }
 
-/// A reading of 2000 seen packets. `own` of them are the node's, including `filtered` and `lost`.
+/// A reading of 2000 seen packets. `own` of these packets are this node's, including the `filtered`
+/// and the `lost` packets.
 fn reading(own: u64, filtered: u64, lost: u64) -> Counts {
     let one = |count| {
         let mut counts = Box::new([0; BUCKETS]);
@@ -99,7 +100,9 @@ fn sums_under_load(selector: &Selector) -> ([u64; 2], Sums) {
             read();
         }
     });
-    // During a whole reading, each CPU may have been between two counters of one packet.
+    // During a reading, each CPU may have counted a packet for its bucket, but not yet as filtered.
+    // So the highest number of passed packets may be too high by two, and two more packets must
+    // pass.
     (0..2).for_each(|_| pass());
     let passed = passed.into_inner();
     ([2 * TRIALS * PACKETS + passed, passed], read())

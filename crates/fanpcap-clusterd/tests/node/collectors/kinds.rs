@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Ipfix,
 }
 
-/// The packages' versions, as their registries name them.
+/// The packages to install, with their versions, in the form that Go and pip take.
 const GOFLOW2: &str = "github.com/netsampler/goflow2/v2/cmd/goflow2@v2.2.1";
 const IPFIX: &str = "ipfix==0.9.7";
 

@@ -54,7 +54,7 @@ fn a_port_is_named_while_it_loses_and_for_five_minutes() {
     };
     assert_eq!((port.node, port.worst.name()), (NodeId(1), "lossy"));
     assert!(port.packets <= lost && port.packets > 0, "{port:?}");
-    // An analyzer that begins now gets all counters, but finds no lossy port.
+    // An analyzer that begins 2 s after the losses gets the same counters, but finds no lossy port.
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 20..40 {
