@@ -63,7 +63,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Timing {
     /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// Nodes that vanished together count as dead after this time, if half of all nodes are heard.
+    /// If half of all nodes are heard, nodes that vanished together count as dead after this time.
     pub outlast: Duration,
     /// How long a node that was gone must live before it gets buckets. Doubles with each absence.
     pub hold_down: Duration,
@@ -97,7 +97,7 @@ pub struct Write {
 /// The result of a step.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Step {
-    /// The topology to write, if any. The next steps return it again until the view has it.
+    /// The topology to write, if any. Later steps return it again until the engine's view has it.
     pub write: Option<Write>,
     /// Conditions that hold since this step.
     pub notes: Vec<Condition>,
@@ -111,7 +111,7 @@ pub struct Coordinator {
     last: Option<Duration>,
     /// This coordinator's clock: the sum of the times between its steps, at most two ticks each.
     now: Duration,
-    /// When this coordinator began to lead.
+    /// The time at which this coordinator began to lead.
     leads: Option<Duration>,
     presences: SeenNodes,
     absences: Absences,
@@ -201,7 +201,7 @@ impl Coordinator {
         self.change(view, members, &absent)
     }
 
-    /// The union that begins a change, if the current topology does not lead to the target.
+    /// The union that begins a change, unless the current topology already leads to the target.
     fn change(
         &mut self,
         view: &View,

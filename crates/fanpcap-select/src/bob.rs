@@ -29,7 +29,6 @@ pub fn hash(key: &[u8], initial: u32) -> u32 {
     sums[2]
 }
 
-/// Mixes the three sums.
 fn mix(sums: &mut [u32; 3]) {
     for (step, shift) in SHIFTS.into_iter().enumerate() {
         let (this, next, last) = (step % 3, (step + 1) % 3, (step + 2) % 3);

@@ -39,7 +39,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Takes a message. If this message completes a list, returns it without `PART` and `TRANSFER`.
+    /// Takes a message. If it completes a list, returns the list without `PART` and `TRANSFER`.
     ///
     /// A part of a newer list replaces the older list. A sender repeats one list until it has
     /// arrived, or until there is a newer list. Late parts of an older list are dropped.

@@ -118,8 +118,8 @@ impl FrameSender {
         due
     }
 
-    /// For how many seconds no beacon is due because the clock was set back; 0 if it was not. Nodes
-    /// accept no beacon that is older than the last one.
+    /// If the clock was set back, for how many seconds no beacon is due; otherwise 0. Nodes accept
+    /// no beacon that is older than the last one.
     pub fn behind(&self, now: u64) -> u64 {
         self.beacon.saturating_sub(now)
     }
@@ -189,7 +189,7 @@ pub struct FrameListener {
     numbers: Vec<FrameNumbers>,
     /// The index of the key in use.
     key: usize,
-    /// The last announced sequence, and the revision for which it was announced.
+    /// The last sequence that was announced, and the revision with which its numbers were computed.
     announced: Option<(u64, Revision)>,
     /// The greatest sequence of a beacon that has come.
     last: u64,
@@ -248,7 +248,7 @@ impl FrameListener {
         let before = self.last;
         self.last = before.max(sequence_of(heard));
         let (upto, known) = self.announced.unwrap_or((0, revision));
-        // The clock was set back.
+        // `upto` is only so far ahead if the clock was set back.
         let upto = if upto > end + AHEAD / 8 {
             0
         } else {

@@ -133,8 +133,8 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let (said, is_new) = machine.hang_up();
     assert!(said.starts_with("keys and certificates were read again") && is_new);
     assert!(machine.has(b'2') && !machine.has(b'1'));
-    // If the setting is removed, the key must stay: otherwise the machine would accept strangers
-    // unnoticed.
+    // If the setting is removed, the reloader must keep the key: otherwise the machine would accept
+    // strangers unnoticed.
     write_conf(&machine.scratch, "");
     let (said, is_new) = machine.hang_up();
     assert!(said.contains("the settings no longer have a 'key_file'") && !is_new);

@@ -29,7 +29,6 @@ const AT_ONCE: u64 = 20_000_000;
 /// Maximum number of times that the counts are read for one report.
 const READINGS: usize = 5;
 
-/// Reports the node's counts to the analyzers.
 #[derive(Debug)]
 pub(super) struct Reporter {
     announcement: Announcement,
@@ -57,7 +56,6 @@ impl Reporter {
         }
     }
 
-    /// The node that reports.
     pub(super) const fn node(&self) -> NodeId {
         self.announcement.node
     }
@@ -148,7 +146,7 @@ fn at_one_time<T>(
 /// falling number for a restart of the counters. So the agent reports the highest value so far.
 #[derive(Debug, Default)]
 struct Floor {
-    /// When the counters were 0.
+    /// The time at which the counters were 0.
     since: u64,
     /// The captured packets of each bucket, including packets that the filter dropped.
     captured: Vec<u64>,

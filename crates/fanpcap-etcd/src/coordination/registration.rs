@@ -137,7 +137,7 @@ impl Registration {
         Ok(())
     }
 
-    /// Returns the lease's number. If etcd has lost the lease, grants a new one, without keys yet.
+    /// Returns the lease's number. If etcd has lost the lease, grants a new one, which has no keys.
     fn keep_lease(&mut self) -> Result<i64, CallError> {
         let (lease, is_new) = self.lease.keep()?;
         if is_new {

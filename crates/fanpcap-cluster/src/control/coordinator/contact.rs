@@ -94,7 +94,7 @@ impl CoordinatorEnd {
         asking.len() > unheard && self.unreadable().is_none()
     }
 
-    /// Whether this coordinator is a candidate because nodes ask it, although it hears a leader.
+    /// Whether requests of nodes made this coordinator a candidate, although it hears a leader.
     pub(super) fn is_asked_candidate(&self, now: Duration) -> bool {
         matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
     }

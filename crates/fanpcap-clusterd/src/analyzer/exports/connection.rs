@@ -18,7 +18,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// [`fanpcap_ipfix::Exporter::describe`].
 pub(super) const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The connection to a collector.
 #[derive(Debug)]
 pub(super) struct CollectorConnection {
     address: SocketAddr,

@@ -55,7 +55,6 @@ pub(super) struct KeptFiles {
     pub(super) removed: RemovedFiles,
 }
 
-/// A file that may be removed.
 struct OldFile {
     path: PathBuf,
     bytes: u64,
@@ -103,7 +102,8 @@ impl KeptFiles {
         self.retire(None, now)
     }
 
-    /// Keeps to the limits while a file is written. `open`: its path, and its size after the write.
+    /// Keeps to the limits while a file is written. `open` is the file's path and its size after
+    /// the write.
     pub(super) fn during_file(&mut self, open: (&Path, u64), now: u64) -> io::Result<()> {
         let is_over = |most: u64| self.finished.saturating_add(open.1) > most;
         if self.retention.bytes.is_some_and(is_over) || self.lack(now)? > 0 {

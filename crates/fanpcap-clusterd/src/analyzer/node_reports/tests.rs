@@ -190,8 +190,8 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
         // Before the analyzer began, both nodes had seen a thousand packets of each bucket. Node 1
-        // captures all packets. After ten seconds it dies, and has sent five more records than it
-        // has reported.
+        // captures all packets. After ten seconds node 1 dies. For each bucket, it has sent five
+        // more records than it has reported.
         let come = seconds.min(9) * 10;
         let at = Report8 {
             seconds,

@@ -223,8 +223,8 @@ impl Collector {
         Ok(Self { kind, dir, program })
     }
 
-    /// Waits until the collector has read everything that was sent: its socket's queue is empty,
-    /// and its file has the expected sums, if the collector writes while it runs.
+    /// Waits until the collector has read everything that was sent: its socket's queue is empty. If
+    /// the collector writes while it runs, its file must also have the expected sums.
     pub(super) fn await_read(&self, expected: &Sums) -> Result<()> {
         let kind = self.kind;
         if kind != Kind::Ipfix {
@@ -240,7 +240,7 @@ impl Collector {
         let expected = kind.expected(expected);
         let mut last = Written::default();
         let wait = await_for("the collector to write", LIMIT, || {
-            // The last row may be incomplete.
+            // The collector may be writing the last row, so reading the row may fail.
             last = kind.written(&self.dir).unwrap_or(last);
             Ok((last.packets >= expected.packets).then_some(()))
         });
