@@ -12,15 +12,15 @@
 //! * A change during a union gives the union another target. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
 //! * When more than a third of the nodes, and at least two, disappear within [`Timing::lease`],
-//!   none of them counts as dead: more likely, the engine has lost contact. They can count as dead
-//!   after they were back, or after the operator drains them. If the engine hears at least half of
-//!   all nodes, the absent nodes also count as dead after [`Timing::outlast`].
+//!   none of them counts as dead: more likely, the engine has lost contact. This mass absence ends
+//!   when enough of the nodes are back, or when the operator drains them. If the engine hears at
+//!   least half of all nodes, the mass absence also ends after [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * If no live node has a weight, nothing changes.
 //! * While a live node announces capture mode, the topology has no filter: a node in capture mode
 //!   can't follow a topology with a filter.
 //! * If nodes may follow a newer topology that no coordinator has, the known topology is written
-//!   again with a greater revision: otherwise these nodes would keep the lost one.
+//!   again with a greater revision. Otherwise these nodes would keep the lost topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -45,14 +45,15 @@ use acknowledgements::Acknowledgements;
 pub use messages::{Change, Condition, Stage};
 use presence::SeenNodes;
 
-/// Call [`Coordinator::step`] at least this often: more than two ticks between steps count as two.
+/// Call [`Coordinator::step`] at least this often. A pause of more than two ticks counts as two.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// If packets are selected in turn, a union lasts so long that its update comes in the stream.
+/// Minimum time of a union if packets are selected in turn. Within this time, the union's topology
+/// update comes in the mirrored stream.
 const UPDATE: Duration = Duration::from_secs(2);
 
-/// The time from the end of an absent node's lease until the node loses its buckets. Leases that
-/// end within this time count together, because the engine may have lost many nodes at once.
+/// The time from the end of an absent node's lease until the node loses its buckets. Nodes whose
+/// leases end within this time are judged together, because the engine may have lost all of them.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// A union that lasts longer than this is reported.
@@ -63,7 +64,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Timing {
     /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// If half of all nodes are heard, nodes that vanished together count as dead after this time.
+    /// After this time, nodes that vanished together are dead if at least half of all nodes are
+    /// heard.
     pub outlast: Duration,
     /// How long a node that was gone must live before it gets buckets. Doubles with each absence.
     pub hold_down: Duration,
@@ -144,7 +146,7 @@ impl Coordinator {
     }
 
     /// Takes the engine's view at the time `now` of a clock that only runs forward
-    /// (`CLOCK_MONOTONIC`). More than two ticks since the last step count as two.
+    /// (`CLOCK_MONOTONIC`). More than two ticks since the last step count as two ticks.
     pub fn step(&mut self, view: &View, now: Duration) -> Step {
         let last = self.last.replace(now).unwrap_or(now);
         self.now += now.saturating_sub(last).min(2 * TICK);

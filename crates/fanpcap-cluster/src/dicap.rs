@@ -1,6 +1,6 @@
 //! DiCAP's datagram: the first 52 bytes of each of 28 packets, and nothing else.
 //!
-//! The paper does not say what a node sends if it ends with fewer than 28 headers. Here the node
+//! The paper does not say what a node with fewer than 28 headers sends when it stops. Here the node
 //! sends a shorter datagram. A packet of fewer than 52 bytes is filled up with zeros. The format
 //! has no times, lengths or sequence numbers, so an analyzer can't count lost packets.
 

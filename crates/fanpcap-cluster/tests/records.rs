@@ -266,7 +266,7 @@ fn a_connection_has_the_counts_of_one_part() {
 
 /// How many bytes one of 128 nodes sends to an analyzer in one second. The first report has a
 /// year's counts, and the second report has those of one more second. Some buckets get 1.7 times as
-/// many packets as others. In a union, all buckets of the node are shared.
+/// many packets as others. In a union, the node shares all of its buckets with another node.
 fn bytes_in_a_second(packets: u64) -> usize {
     const YEAR: u64 = 365 * 86_400;
     let of_bucket = |bucket: usize| packets / 4096 * (75 + bucket as u64 * 13 % 51) / 100;

@@ -56,7 +56,7 @@ pub struct Conf {
     /// How packets are selected. The coordinator chooses a random initial value; with `fixed`, the
     /// value comes from the file.
     pub selection: Selection,
-    /// The pcap filter of the cluster. Packets that do not pass it are dropped.
+    /// The pcap filter of the cluster. Packets that do not pass the filter are dropped.
     pub filter: Option<Located<String>>,
     /// The addresses to which nodes send their counts and, in capture mode, their records.
     pub analyzers: Vec<SocketAddr>,
@@ -104,8 +104,7 @@ pub enum Role {
 /// What a node does with its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// The node's driver drops other nodes' packets. Applications on the node get the node's
-    /// packets.
+    /// The driver drops other nodes' packets. Applications on the node get the node's own packets.
     Distribution,
     /// The first bytes of the node's packets are sent to the analyzers.
     Capture,
@@ -131,7 +130,7 @@ pub struct Embedded {
     pub multicast: Option<(SocketAddr, u8)>,
     /// The time between a node's heartbeats.
     pub heartbeat: Duration,
-    /// A node is offline if it has been silent for this long.
+    /// If a node has been silent for this long, it is offline.
     pub offline: Duration,
 }
 
@@ -200,7 +199,7 @@ impl Conf {
         self.key_files.iter().map(read).collect()
     }
 
-    /// The certificates for records, if the program with this role sends or takes records.
+    /// The certificates that `role` needs for records, if any.
     pub fn records(&self, role: Role) -> Option<&Records> {
         match role {
             Role::Coordinator => None,

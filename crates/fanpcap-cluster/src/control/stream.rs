@@ -185,7 +185,7 @@ const AHEAD: u64 = 32;
 /// Computes the numbers that a node's agent announces to its BPF program.
 #[derive(Debug)]
 pub struct FrameListener {
-    /// Computes the numbers of frames, one value for each of the cluster's keys.
+    /// For each of the cluster's keys, a value that computes the numbers of frames with this key.
     numbers: Vec<FrameNumbers>,
     /// The index of the key in use.
     key: usize,
@@ -248,7 +248,7 @@ impl FrameListener {
         let before = self.last;
         self.last = before.max(sequence_of(heard));
         let (upto, known) = self.announced.unwrap_or((0, revision));
-        // `upto` is only so far ahead if the clock was set back.
+        // If `upto` is so far ahead, the clock was set back.
         let upto = if upto > end + AHEAD / 8 {
             0
         } else {

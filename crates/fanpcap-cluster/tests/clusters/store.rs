@@ -96,8 +96,8 @@ impl Store {
         self.version += 1;
     }
 
-    /// Renews the lead of a coordinator, or makes it the leader if there is none. Returns the
-    /// number of its term if it leads.
+    /// Renews the lead of a coordinator, or makes it the leader if there is none. If the
+    /// coordinator leads now, returns the number of its term.
     pub(crate) fn campaign(&mut self, coordinator: usize, now: Time) -> Option<u64> {
         if self.leader.is_none() {
             self.reigns += 1;

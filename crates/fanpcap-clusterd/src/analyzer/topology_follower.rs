@@ -63,14 +63,14 @@ impl TopologyFollower {
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);
-            // If the thread could not be started, this fails. That error was already reported.
+            // If the thread could not be started, the send fails. That error was already reported.
             let _ = self.hurry.send(None);
         }
     }
 
     /// From now on, uses the keys of these settings.
     pub(super) fn reload(&self, conf: Conf) {
-        // If the thread could not be started, this fails. That error was already reported.
+        // If the thread could not be started, the send fails. That error was already reported.
         let _ = self.hurry.send(Some(conf));
     }
 }

@@ -140,10 +140,10 @@ fn at_one_time<T>(
     })
 }
 
-/// The highest values so far of numbers that are differences between counters. The agent reads the
-/// counters one after the other. So while packets come, each difference is a lower bound of the
-/// true number, and may be lower than in the reading before. But analyzers and Prometheus take a
-/// falling number for a restart of the counters. So the agent reports the highest value so far.
+/// Keeps the highest value so far of each number that is a difference between counters. The agent
+/// reads the counters one by one. So while packets come, each difference is a lower bound of the
+/// true number, and may be lower than in the last reading. But analyzers and Prometheus take a
+/// falling number for a restart of the counters. So the agent reports the highest value.
 #[derive(Debug, Default)]
 struct Floor {
     /// The time at which the counters were 0.

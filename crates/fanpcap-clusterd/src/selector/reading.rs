@@ -14,8 +14,9 @@ use super::{Selector, is_own, is_shared};
 pub struct Counts {
     /// For each bucket, the packets that the node received.
     pub seen: Box<[u64; BUCKETS]>,
-    /// For each bucket, the captured packets: passed on, filtered, or written into a ring. While
-    /// packets come, these numbers may be too low, and lower than in an earlier reading.
+    /// For each bucket, the captured packets: passed on, filtered, or written into a ring. The
+    /// counters are read one by one. So while packets come, these numbers may be too low, and may
+    /// fall.
     pub captured: Box<[u64; BUCKETS]>,
     /// For each bucket, the packets that this node selected while another node shared the bucket.
     pub shared: Box<[u64; BUCKETS]>,
@@ -89,7 +90,7 @@ impl Selector {
         sums
     }
 
-    /// The counters of all buckets, from `at` on.
+    /// The counters of all buckets. `at` is the offset of the first counter.
     fn counters(&self, at: usize) -> Box<[u64; BUCKETS]> {
         let mut counters = Box::new([0; BUCKETS]);
         let words = self.counts.words(at, BUCKETS).unwrap_or_default();

@@ -124,7 +124,7 @@ fn an_engine_that_is_killed_leaves_the_packets_to_the_host_and_the_next_engine()
         first.signal("KILL")?;
         first.wait()?;
         // After the engine was killed, the kernel needs a moment to remove its BPF program from the
-        // array.
+        // map.
         thread::sleep(Duration::from_millis(500));
         stage.send(200..500)?;
         let (found, each) = stage.captured()?;

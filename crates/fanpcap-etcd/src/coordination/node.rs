@@ -24,7 +24,7 @@ const PATIENCE: u32 = 3;
 
 /// A node's connection to its cluster in etcd.
 ///
-/// Two threads make the calls. So if etcd is out of reach, no call delays the caller.
+/// Two threads make the calls to etcd. So if etcd is out of reach, no call delays the caller.
 #[derive(Debug)]
 pub struct NodeLink {
     orders: Sender<Order>,

@@ -25,7 +25,7 @@ pub(super) enum RegistrationState {
     Silent,
     /// The node's key is in etcd.
     In,
-    /// The node's key is in etcd, but the cluster was full before the node came.
+    /// The node's key is in etcd, but the cluster was already full when the node came.
     Outside,
     /// Another machine has had the node's id for at least this long.
     Taken(Duration),

@@ -73,7 +73,8 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node has asked this standby repeatedly. Then the standby asks everybody to answer.
+    /// Whether a node has asked this standby repeatedly. If so, this standby asks all nodes and
+    /// coordinators to answer.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }
@@ -99,8 +100,8 @@ impl CoordinatorEnd {
         matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
-    /// When a standby asks the nodes and coordinators to answer. It asks twice before it becomes a
-    /// candidate, because a node that has not heard the leader recently asks the leader first.
+    /// The time at which a standby asks the nodes and coordinators to answer. A standby asks twice
+    /// before it becomes a candidate: a node that no longer hears the leader first asks the leader.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }

@@ -64,7 +64,7 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_run = self.is_of_earlier_run(Some(revision));
             self.stand(now, revision, topology);
-            // Waits again, because the topology may have nodes that this leader has not heard yet.
+            // Waits for nodes again: perhaps some nodes of this topology were not heard yet.
             self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_run {
@@ -86,10 +86,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether a topology's revision has this leader's term, although this leader did not write it.
-    /// If so, an earlier process of this coordinator wrote the topology, and the file with its
-    /// state is lost. Without another term, this coordinator could give two topologies the same
-    /// revision.
+    /// Whether a topology's revision has this leader's term, although this leader did not write the
+    /// topology. If so, an earlier process of this coordinator wrote the topology, and its file is
+    /// lost. Without another term, this coordinator could give two topologies the same revision.
     pub(super) fn is_of_earlier_run(&self, revision: Option<Revision>) -> bool {
         let own = matches!((self.election.role, revision), (ElectionRole::Leading { leader, .. }, Some(of))
             if leader.term == Term::of(of));

@@ -194,8 +194,8 @@ fn the_first_beacons_and_those_after_a_pause_make_nobody_blind() {
     for seconds in 0..40 {
         for node in 0..3 {
             let mut report = report(node, seconds, |_| 0);
-            // Node 0 reports right after each beacon, node 2 right before it. Node 2 loses beacon
-            // 1014.
+            // Node 0 reports right after each beacon, node 2 right before each beacon. Node 2 loses
+            // beacon 1014.
             let late = u64::from(node == 2);
             let beacon = match seconds - late.min(seconds) {
                 0..5 => 0,

@@ -210,7 +210,7 @@ pub(super) fn name(now: u64) -> String {
     format!("{BEGIN}{seconds:0SECONDS$}.{rest:0NANOSECONDS$}{END}")
 }
 
-/// Whether `name` has the format of [`name`].
+/// Whether [`name`] can have made this file name.
 fn is_name(name: &str) -> bool {
     let middle = name
         .strip_prefix(BEGIN)

@@ -277,7 +277,7 @@ fn an_analyzer_that_comes_amid_packets_knows_nearly_what_was_captured_before_it(
     assert_eq!(exact(total.offered), 8 * 90);
     let Span { least, most } = total.captured;
     assert!(least <= 8 * 90 && 8 * 90 <= most, "{total:?}");
-    // At most the packets of two seconds are uncertain: so many come between three reports.
+    // Only the packets of two seconds are uncertain, because nodes report once a second.
     assert!(most - least <= 8 * 20, "{total:?}");
 }
 

@@ -101,8 +101,8 @@ fn sums_under_load(selector: &Selector) -> ([u64; 2], Sums) {
         }
     });
     // During a reading, each CPU may have counted a packet for its bucket, but not yet as filtered.
-    // So the highest number of passed packets may be too high by two, and two more packets must
-    // pass.
+    // So the highest number of passed packets may be two too high. Two more packets make up for
+    // this.
     (0..2).for_each(|_| pass());
     let passed = passed.into_inner();
     ([2 * TRIALS * PACKETS + passed, passed], read())
