@@ -1,8 +1,9 @@
 //! The coordinator: writes topologies, from the live nodes and the operator's settings.
 //!
-//! It gets the engine's [`View`] and returns the next topology to write. All state that must
-//! outlast a leader is in the topology. So a new leader continues where the old one stopped, even
-//! in a union. The engine writes only if the topology is still the one that the coordinator saw.
+//! The coordinator gets the engine's [`View`] and returns the next topology to write. All state
+//! that must outlast a leader is in the topology. So a new leader continues where the old one
+//! stopped, even in a union. The engine writes only if the topology is still the one that the
+//! coordinator saw.
 //!
 //! The rules:
 //!
@@ -90,7 +91,7 @@ impl Default for Timing {
 pub struct Write {
     /// What to write.
     pub topology: Box<Topology>,
-    /// The revision of the present topology; `None` if there must be no topology yet.
+    /// The revision that the present topology must have; `None` if there must be no topology yet.
     pub replaces: Option<Revision>,
     /// What the new topology changes, for the line in the audit log.
     pub change: Change,

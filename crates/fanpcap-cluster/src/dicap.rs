@@ -45,7 +45,7 @@ impl DatagramBuilder {
     }
 }
 
-/// The headers in a datagram, in order. `None` if it is empty, too long, or ends within a header.
+/// The headers in a datagram, in order; `None` for no headers, too many bytes, or a cut header.
 pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
     let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;

@@ -201,7 +201,7 @@ pub fn again(current: &Topology) -> Topology {
     }
 }
 
-/// The nodes that get buckets in a union. The union ends when all of them capture by it.
+/// The nodes that get buckets in a union. The union ends when all of these nodes capture by it.
 pub fn gainers(topology: &Topology) -> BTreeSet<NodeId> {
     let Some(new_owners) = &topology.new_owners else {
         return BTreeSet::new();

@@ -48,7 +48,7 @@ impl CallError {
         }
     }
 
-    /// Whether another endpoint may answer the call instead.
+    /// Whether another endpoint of etcd may be able to answer the call.
     pub(crate) fn is_elsewhere(&self) -> bool {
         match self.failure {
             Failure::Unreachable | Failure::Certificate | Failure::Answer => true,
@@ -67,7 +67,7 @@ impl CallError {
         matches!(self.failure, Failure::Certificate | Failure::Refused(_))
     }
 
-    /// Whether etcd wants a new token. etcd forgets all tokens when it restarts. It also refuses
+    /// Whether etcd wants a new token. etcd forgets all tokens when it restarts. etcd also refuses
     /// tokens that are older than the last change of users or roles (`ErrAuthOldRevision`).
     pub(crate) fn wants_token(&self) -> bool {
         let Failure::Refused(code) = self.failure else {

@@ -1,5 +1,5 @@
-//! A server that is not etcd. Its answers must not make a call panic, use unlimited memory, or
-//! exceed its deadline.
+//! A server that is not etcd. The server's answers must not make a call panic, use unlimited
+//! memory, or exceed its deadline.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

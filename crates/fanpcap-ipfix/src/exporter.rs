@@ -142,14 +142,14 @@ impl Exporter {
         self.described = Some((now, 0));
     }
 
-    /// If the templates are due, passes them to `send`. The caller needs this if no packets come.
+    /// If the templates are due, passes them to `send`. This is needed while no packets come.
     pub fn describe_again(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         if self.is_due(now) {
             self.describe(now, send);
         }
     }
 
-    /// Passes the unfinished message to `send`. The caller does this at least once a second.
+    /// Passes the unfinished message to `send`. Call this method at least once a second.
     pub fn flush(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         if self.message.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! The node's BPF program at XDP. It finds a packet's bucket and counts the packet. Then it drops
-//! the packet, passes it on, or ships its first bytes.
+//! The node's BPF program at XDP. The BPF program finds a packet's bucket and counts the packet.
+//! Then it drops the packet, passes it on, or ships its first bytes.
 //!
 //! The BPF program adds variables to pointers, so loading it needs `CAP_PERFMON` as well as
 //! `CAP_BPF` and `CAP_NET_ADMIN`. The verifier accepts the BPF program since Linux 5.18.

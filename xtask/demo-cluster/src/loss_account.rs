@@ -73,8 +73,8 @@ pub(crate) struct LossAccount {
     selection: Selection,
 }
 
-/// The largest difference between the times at which nodes count the same packet. It is small,
-/// because all nodes have the same clock, and the mirror port is on the same machine.
+/// The largest difference between the times at which nodes count the same packet. The difference is
+/// small, because all nodes have the same clock, and the mirror port is on the same machine.
 const SKEW_NS: u64 = 20_000_000;
 
 impl LossAccount {

@@ -1,4 +1,4 @@
-//! Sends packets that carry a number, until it is stopped.
+//! Sends numbered packets until the sender is stopped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

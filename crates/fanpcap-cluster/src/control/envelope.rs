@@ -101,7 +101,7 @@ impl Key {
 /// The keys of a cluster: one that seals, and one that is also valid while keys are changed.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// Seals messages, and opens them.
+    /// The key that seals messages, and also opens them.
     pub current: Key,
     /// Only opens messages.
     pub other: Option<Key>,

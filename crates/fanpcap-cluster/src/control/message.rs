@@ -48,7 +48,7 @@ kinds! {
     Synchronise = 24,
     /// A standby wants to become the active coordinator.
     Elect = 25,
-    /// A change by the operator. Number 26 stood for a node's counts: do not use it.
+    /// A change by the operator. Number 26 once stood for a node's counts: do not use it again.
     OperatorChange = 27,
     /// The operator asks for the cluster's status.
     Query = 28,

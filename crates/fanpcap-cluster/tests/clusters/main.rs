@@ -124,7 +124,7 @@ fn run_all(runs: u64, simulate: Simulate) -> Sum {
     sum
 }
 
-/// How many clusters are simulated, if `FANPCAP_RUNS` is not set. `FANPCAP_FROM` sets the first
+/// How many clusters are simulated unless `FANPCAP_RUNS` is set. `FANPCAP_FROM` sets the first
 /// seed.
 const ON_STORE: u64 = 1000;
 const ON_EMBEDDED: u64 = 100;

@@ -15,7 +15,7 @@ pub(crate) const TTL: Time = 5_000_000;
 pub(crate) struct Store {
     /// How often the store's contents have changed.
     pub(crate) version: u64,
-    /// Whether the quorum is lost. Then nothing can be read, and no lease expires.
+    /// Whether the quorum is lost. Without a quorum, nothing can be read, and no lease expires.
     pub(crate) is_out: bool,
     nodes: BTreeMap<NodeId, (LiveNode, Time)>,
     /// The leading coordinator, the number of its term, and when its lease ends.

@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) enum TopologyUpdate {
     /// A topology that is newer than the previous topology.
     Topology(Revision, Box<Topology>),
-    /// At this time (nanoseconds since 1970), there was no newer topology.
+    /// At this time (nanoseconds since 1970), the engine had no newer topology.
     Current(u64),
     /// The engine is out of reach or refuses access; the text is the reason.
     Blind(String),

@@ -1,5 +1,5 @@
-//! Receives datagrams of nodes. They contain headers of packets, without a time, without a number,
-//! and without a proof of the sender.
+//! Receives datagrams of nodes. The datagrams contain headers of packets, without a time, without a
+//! number, and without a proof of the sender.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};

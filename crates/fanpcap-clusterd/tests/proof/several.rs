@@ -63,7 +63,7 @@ impl Second {
 
 impl Drop for Second {
     fn drop(&mut self) {
-        // This fails if the process has already ended.
+        // Killing fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

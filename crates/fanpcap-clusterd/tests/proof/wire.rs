@@ -16,7 +16,7 @@ use fanpcap_testkit::Injector;
 use fanpcap_testkit::mirror::{WIRE, WIRE2};
 use fanpcap_wire::Frame;
 
-/// Packets a second, if a test does not set another rate.
+/// Packets a second, unless a test sets another rate.
 pub(crate) const RATE: u64 = 42_000;
 
 /// Maximum number of packets that are sent at once: a node's queue holds 256.

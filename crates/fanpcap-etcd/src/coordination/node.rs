@@ -45,7 +45,7 @@ type NodeMessage = Result<NodeEvent, CallError>;
 
 impl NodeLink {
     /// Starts the threads. The node joins the cluster with its first announcement. `ttl` is the
-    /// time to live of its lease. The lease is renewed three times in this time.
+    /// time to live of its lease. The lease is renewed three times within `ttl`.
     pub fn start(client: Arc<Client>, names: Names, ttl: Duration) -> Self {
         let (orders, inbox) = mpsc::channel();
         let (outbox, news) = mpsc::channel();
@@ -169,7 +169,7 @@ impl Keeper {
             }
             Err(error) => error,
         };
-        // If the lease could not be renewed, it may have ended.
+        // If the lease was not renewed for its full time, etcd may have ended it.
         if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
             self.tell_reach(false);
         }

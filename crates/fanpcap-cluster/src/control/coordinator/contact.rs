@@ -62,7 +62,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The nodes that have repeatedly asked this standby, for at least the time `long`.
+    /// The nodes that have asked this standby repeatedly for at least the time `long`.
     fn asking(&self, now: Duration, long: Duration) -> BTreeSet<NodeId> {
         let silence = self.settings.silence;
         let asks = |[first, last]: [Duration; 2]| last >= first + long && now < last + silence;

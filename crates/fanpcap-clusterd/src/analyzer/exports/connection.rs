@@ -136,7 +136,7 @@ impl CollectorConnection {
         )
     }
 
-    /// Tries again to reach a collector that did not listen, if the time for that has come.
+    /// If it is time for the next attempt, tries to reach a collector that did not listen.
     pub(super) fn connect(&mut self, now: Duration) -> Outcome {
         if self.is_open() {
             return Outcome::Unchanged;

@@ -65,7 +65,7 @@ struct OldFile {
 struct FreedSpace {
     /// Bytes that were freed, but that the file system does not show as free.
     hidden: u64,
-    /// Free bytes according to the file system, when it was last read.
+    /// Free bytes that the file system showed when it was last asked.
     shown: u64,
     /// The time after which `hidden` counts as 0, in nanoseconds since 1970.
     until: u64,

@@ -1,5 +1,5 @@
-//! Accounts of an analyzer that starts late, that is one of several, or whose nodes have wrong
-//! clocks.
+//! Accounts of an analyzer that starts late, of one of several analyzers, and of an analyzer whose
+//! nodes have wrong clocks.
 
 use std::net::SocketAddr;
 
@@ -60,8 +60,8 @@ impl Both {
     }
 
     /// A node reports, `seconds` after the beginning. The node's clock is ahead by `ahead`, and its
-    /// counters are `age` nanoseconds old. It saw `seen` and captured `captured` packets of each of
-    /// eight buckets.
+    /// counters are `age` nanoseconds old. The node saw `seen` and captured `captured` packets of
+    /// each of eight buckets.
     fn report(&mut self, node: u32, at: Report8) {
         let message = self.message(node, at);
         self.take(&message, at.seconds);

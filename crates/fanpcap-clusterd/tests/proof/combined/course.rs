@@ -18,7 +18,7 @@ pub(super) enum Event {
     Hang,
     /// A node's port is blind, while a weight changes.
     Blind,
-    /// No packets are sent until the account is exact.
+    /// The sender pauses until the account is exact.
     Rest,
 }
 
