@@ -35,8 +35,8 @@ const MOST_NODES: usize = 2 * NODES;
 /// The maximum number of bytes that may wait. 32 bits can count them.
 const MOST_HELD: usize = 1 << 31;
 
-/// If a node is silent for this many nanoseconds, its clock does not influence the cluster's time
-/// any more, and none of its records wait.
+/// A node that is silent for this many nanoseconds has no records that wait, and its clock does not
+/// influence the cluster's time.
 const SILENT: u64 = 5_000_000_000;
 
 /// A session that is first seen within this many nanoseconds of the analyzer's start may have begun
@@ -52,7 +52,7 @@ pub struct AnalyzerSettings {
     pub hold: u64,
     /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
-    /// The maximum number of bytes that wait. If more would wait, the oldest records wait less.
+    /// Maximum number of waiting bytes. If more would wait, the oldest records are delivered early.
     pub most_held: usize,
     /// A random number.
     pub seed: u64,
@@ -60,7 +60,7 @@ pub struct AnalyzerSettings {
     pub begin: u64,
 }
 
-/// Duplicates are found even if a node that hung sends packets this many nanoseconds late.
+/// Duplicates are found if a node that hung sends its packets at most this late, in nanoseconds.
 const LATE: u64 = 120_000_000_000;
 
 /// Why a batch was refused.
@@ -100,7 +100,8 @@ pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    /// For each of the analyzer's node numbers: the node's id, and when its last batch came.
+    /// Each node's id, and when its last batch came. The index is the analyzer's number of the
+    /// node.
     nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
@@ -114,9 +115,9 @@ struct Rules {
     deduplicator: Deduplicator,
     /// For each bucket, when its last move began and ended.
     moved: Vec<(u64, u64)>,
-    /// All topologies of the cluster until this time are known.
+    /// The analyzer has every topology from before this time, in nanoseconds since 1970.
     known: u64,
-    /// Records with earlier stamps are not counted in `doubles` and `refused`.
+    /// A record with a stamp before this time does not change `doubles` and `refused`.
     since: u64,
     doubles: Box<Counts>,
     refused: Box<Counts>,
@@ -157,15 +158,15 @@ impl Analyzer {
         self.rules.topologies.follow(revision, topology);
     }
 
-    /// Notes that all topologies of the cluster until `time` are known (nanoseconds since 1970). If
-    /// a record is older and its topology is unknown, the record is refused after it has waited. A
-    /// newer record is accepted, because the engine may be out of reach.
+    /// Notes that the analyzer has all topologies from before `time` (nanoseconds since 1970). It
+    /// refuses a record with an earlier stamp and an unknown topology. It accepts a later record
+    /// with an unknown topology, because this topology may still come.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
 
-    /// Sets the counters of doubles and of refused records to 0. Records with stamps before `time`,
-    /// in nanoseconds since 1970, are not counted from now on.
+    /// Sets the counts of doubles and of refused records to 0 for a new account. Records with
+    /// stamps before `time`, in nanoseconds since 1970, are not counted from now on.
     pub fn count_from(&mut self, time: u64) {
         self.rules.since = time;
         self.rules.doubles.fill(0);
@@ -252,7 +253,7 @@ impl Analyzer {
     }
 
     /// If there are [`SESSIONS`] sessions, ends the one that has been silent for the longest time.
-    /// Adds its counts to another session of the node.
+    /// Adds the counts of the ended session to another session of the node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -299,7 +300,7 @@ impl Analyzer {
             stream.until = stream.until.max(put.until);
             stream.captured[usize::from(record.bucket)] += 1;
             first = first.min(record.stamp);
-            // If the topology is not the newest one, any bucket may move.
+            // If the record's topology is not the newest one, any bucket may move.
             if record.marked || !is_newest {
                 let moved = &mut self.rules.moved[usize::from(record.bucket)];
                 moved.0 = moved.0.min(record.stamp.saturating_sub(self.settings.skew));
@@ -332,8 +333,8 @@ impl Analyzer {
         self.timeline.given()
     }
 
-    /// The value of [`given`](Self::given) at which the records of the batch's session that have
-    /// come are all delivered or refused. For one session this value never falls.
+    /// When [`given`](Self::given) reaches this value, all records that the analyzer has received
+    /// in the batch's session are delivered or refused. The value for a session never falls.
     pub fn due(&self, batch: &Head) -> u64 {
         let session = (batch.node, batch.boot, batch.session);
         let stream = self.streams.get(&session);
@@ -372,7 +373,7 @@ impl Analyzer {
         self.timeline.bytes() > self.settings.most_held
     }
 
-    /// A revision that records have, and that is newer than all known topologies.
+    /// The newest revision in records, if it is newer than all topologies that the analyzer has.
     pub fn unheard(&self) -> Option<Revision> {
         self.rules.topologies.unheard()
     }
@@ -455,7 +456,7 @@ impl Rules {
         });
     }
 
-    /// Forgets what is needed only for records before `time`.
+    /// Forgets packets and moves of buckets that only records with stamps before `time` need.
     fn forget(&mut self, time: u64) {
         self.deduplicator.forget(time);
         let time = time.saturating_sub(2 * self.skew);

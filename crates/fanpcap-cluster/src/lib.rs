@@ -1,7 +1,7 @@
 //! A capture cluster: several nodes behind a mirror port capture each packet once, and prove it.
 //!
-//! The parts are state machines. They do no I/O and read no clock. Messages, times and bytes are
-//! arguments; the results say what must be done. `fanpcap-clusterd` is the code around them.
+//! This crate does no I/O and reads no clock. The crate `fanpcap-clusterd` passes messages, times
+//! and bytes to this crate, and carries out what this crate's functions return.
 #![forbid(unsafe_code)]
 
 mod identity;

@@ -74,8 +74,7 @@ pub trait CoordinatorSide {
         Ok(())
     }
 
-    /// Gives up the lead. A standby then takes over at once, instead of waiting until this
-    /// coordinator has been silent for long.
+    /// Gives up the lead, so that a standby takes over at once and does not wait for a timeout.
     fn resign(&mut self);
 }
 

@@ -1,7 +1,7 @@
 //! The program `fanpcap-cluster`, which `fanpcap node`, `coordinator`, `analyzer`, `cluster` run.
 //!
-//! The crate `fanpcap-cluster` decides, and does no I/O. Sockets, clocks and files are in this
-//! crate.
+//! This crate handles sockets, clocks and files. The crate `fanpcap-cluster` makes the decisions,
+//! and does no I/O.
 #![forbid(unsafe_code)]
 
 pub mod notify;

@@ -15,8 +15,8 @@
 //! | `NETNS/IFINDEX.state` | the agent's state: see [`AgentState`] |
 //! | `mount/lock` | locked while an agent makes or removes its directories here |
 //!
-//! A set of maps is pinned before the link runs its BPF program. A set is found by the number of
-//! the BPF program that the link runs. So if an agent dies at any step, the link's set is complete.
+//! A BPF program's maps are pinned before the link runs it, and are found by the number of the BPF
+//! program that the link runs. So if an agent dies at any step, the link's maps are complete.
 
 mod state;
 
@@ -55,7 +55,7 @@ pub(crate) struct DevicePins {
     lock: File,
 }
 
-/// The objects of an earlier agent on a device.
+/// The pinned objects that an earlier agent left on a device.
 #[derive(Debug)]
 pub(crate) struct EarlierAgent {
     /// The link, which runs the BPF program.
@@ -212,7 +212,7 @@ impl DevicePins {
         self.clear(&turn)
     }
 
-    /// Removes the lock, and for the last device also the BPF file system.
+    /// Removes the device's lock file. For the last device, also removes the BPF file system.
     fn clear(&self, _turn: &File) -> Result<()> {
         let lock = selection::lock(self.ifindex);
         let _ = self.directory.remove_file(OsStr::new(&lock));
@@ -235,7 +235,7 @@ impl DevicePins {
 impl Drop for DevicePins {
     fn drop(&mut self) {
         if !self.is_over {
-            // If this agent has ever selected packets, its pins stay. If not, it leaves no files.
+            // If this agent never selected packets, it leaves no files. Otherwise, its pins stay.
             let _ = self.clear_if_empty();
         }
     }

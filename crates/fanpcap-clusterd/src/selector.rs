@@ -36,13 +36,13 @@ pub struct Selector {
 #[derive(Clone, Debug)]
 enum Destination {
     Host,
-    /// To the BPF program in this array, or to the host if the array is empty.
+    /// The packets go to the BPF program in this array, or to the host if the array is empty.
     Next(Arc<ObjectArray>),
-    /// To ring buffers, one for each lane.
+    /// The packets go to ring buffers, one for each lane.
     Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
 }
 
-/// The last beacon with a number that was announced.
+/// The last accepted beacon: one whose number was announced before ([`Selector::announce`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastBeacon {
     /// The sequence of the beacon.
@@ -133,8 +133,8 @@ impl Selector {
         })
     }
 
-    /// Opens a selection by its [`Selector::descriptors`] in another process. `lanes` and `action`
-    /// must be the selection's.
+    /// Opens a selection that another process has loaded, by its [`Selector::descriptors`]. `lanes`
+    /// and `action` must be those with which the selection was loaded.
     ///
     /// # Errors
     /// Fails with `InvalidData` if the descriptors are not those of such a selection.
@@ -213,8 +213,8 @@ impl Selector {
     }
 
     /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
-    /// Cancels a prepared table. First waits some milliseconds, until no packet is being processed
-    /// by the table before the present one.
+    /// Cancels a prepared table. First waits some milliseconds, until the BPF program has processed
+    /// all packets that still use the idle table.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -281,8 +281,8 @@ impl Selector {
 
     /// Writes the table that is not in use. Returns the control word that puts this table into use.
     ///
-    /// If a bucket's claim in this table changes, the bucket's sums are corrected by the packets
-    /// that the table has counted for the bucket. So the number of captured packets stays the same.
+    /// If a bucket's claim changes, the packets that this table has counted are added to or
+    /// subtracted from the bucket's sums. So the number of captured packets stays the same.
     fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
         bpf::wait_for_programs();
         let idle = self.control().idle();
@@ -350,12 +350,12 @@ impl Selector {
     }
 }
 
-/// Whether packets with this claim are this node's.
+/// Whether this node captures packets with this claim.
 fn is_own(claim: u8) -> bool {
     claim != Claim::Elsewhere as u8
 }
 
-/// Whether packets with this claim are also another node's.
+/// Whether another node also captures packets with this claim, as in a union.
 fn is_shared(claim: u8) -> bool {
     claim == Claim::Shared as u8
 }

@@ -22,7 +22,7 @@ use crate::keyring::Keyring;
 pub use analyzer_queue::Shipped;
 use analyzer_queue::{AnalyzerQueue, RetiredQueue};
 
-/// Maximum number of queues of analyzers no longer listed. Each keeps at most 256 MiB of records.
+/// Maximum number of queues for former analyzers. Each queue holds at most 256 MiB of records.
 const RETIRED: usize = 8;
 
 /// How records get to an analyzer.
@@ -67,7 +67,7 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// A shipper without analyzers: its records count as lost. `keyring` is for later connections.
+    /// A shipper without analyzers: its records count as lost. Connections use `keyring`'s keys.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
@@ -80,10 +80,10 @@ impl Shipper {
         }
     }
 
-    /// From now on, ships to these analyzers. The same list again changes nothing.
+    /// From now on, ships to these analyzers. Does nothing if the list is the same as before.
     ///
     /// # Errors
-    /// Fails if a socket or a thread can't be made. Then the analyzers stay as they were.
+    /// Fails if a socket or a thread can't be made. Records then go to the previous analyzers.
     pub fn follow(&mut self, analyzers: &[SocketAddr]) -> io::Result<()> {
         if self.analyzers == analyzers {
             return Ok(());
@@ -142,7 +142,7 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends each analyzer its part of a report, in place of a report that waits for a connection.
+    /// Sends each analyzer its part of a report, which replaces a part that waits for a connection.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));
@@ -158,7 +158,7 @@ impl Shipper {
             .for_each(|retired| self.past += retired.close());
     }
 
-    /// What became of the records.
+    /// How many records were taken, sent and lost.
     pub fn shipped(&self) -> Shipped {
         let mut all = self.past;
         self.queues.iter().for_each(|queue| all += queue.shipped());

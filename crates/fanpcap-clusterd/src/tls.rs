@@ -42,7 +42,7 @@ pub enum Proof {
     Key,
 }
 
-/// The TLS configurations, which stay the same if the files change.
+/// The TLS configurations, made once: later changes of the files do not change them.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// How both sides authenticate.

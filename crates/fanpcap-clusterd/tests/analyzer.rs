@@ -195,7 +195,8 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
         analyzer.wait()?;
     }
     let mut analyzer = start(&scratch, &options)?;
-    // The earlier analyzer may have acknowledged all packets. So more packets are shipped.
+    // The killed analyzer may have acknowledged all packets. So more packets are shipped to the new
+    // one.
     ship(&mut node, sent..sent + 100, 1000);
     sent += 100;
     assert_eq!(node.close().lost, 0);

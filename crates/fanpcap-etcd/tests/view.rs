@@ -6,7 +6,7 @@ use fanpcap_etcd::KeyValue;
 use fanpcap_etcd::coordination::{CopyOfKeys, Names, notes, view};
 use proptest::prelude::*;
 
-/// A value that resembles a value of the cluster.
+/// A value such as the cluster stores in etcd, valid or not, or random bytes.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let address = prop::sample::select(vec!["10.0.0.1:1", "[::1]:9", "10.0.0.1", ""]);
     let node = (any::<u64>(), any::<i32>(), address).prop_map(|(boot, weight, address)| {

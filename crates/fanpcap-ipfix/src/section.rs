@@ -23,7 +23,7 @@ pub(crate) const SECTION: Template = Template {
 };
 
 pub(crate) const SELECTION_SEQUENCE_ID: Field = (301, 8);
-/// Like the digest, the element has 64 bits, but is sent in fewer bytes (RFC 7011, 6.2).
+/// `selectorId` has 64 bits. Like the digest, it is sent in fewer bytes (RFC 7011, 6.2).
 pub(crate) const SELECTOR_ID: Field = (302, 2);
 
 /// The value of `dataLinkFrameType` for Ethernet.
@@ -35,7 +35,7 @@ pub(crate) fn of(frame: &[u8]) -> &[u8] {
     &frame[..frame.len().min(max)]
 }
 
-/// The length of a packet's record with this section of the packet's frame.
+/// The length of a record with `section`, the beginning of a packet's frame.
 pub(crate) fn len(section: &[u8]) -> usize {
     SECTION.fixed_len() + prefix_len(section.len()) + section.len()
 }

@@ -1,5 +1,5 @@
-//! A collector must read what was exported, for any packets and reports, and at the limits of
-//! messages.
+//! A collector must read exactly what was exported, for random packets and counts, also if a
+//! message is full.
 
 mod collector;
 
@@ -13,7 +13,8 @@ use proptest::prelude::*;
 /// Maximum length of a message in bytes.
 const MESSAGE_MAX: usize = 1400;
 
-/// What is passed to an exporter. The bytes of a packet's frame are separate.
+/// What is passed to an exporter. The bytes of a packet's frame stand beside the packet, because a
+/// `Packet` borrows them.
 #[derive(Clone, Debug)]
 enum Given {
     Packet(Packet<'static>, Vec<u8>),
@@ -225,7 +226,7 @@ fn a_packet_may_be_a_flow() {
     other[12..14].copy_from_slice(&[8, 6]);
     exporter.packet(Duration::ZERO, &packet(&other), &mut send);
     exporter.packet(Duration::ZERO, &packet(&frame[..20]), &mut send);
-    // A record of a flow contains no selector.
+    // Statistics are not exported as flows, because a flow's record names no selector.
     let statistics = Statistics {
         time: Duration::ZERO,
         revision: 1,

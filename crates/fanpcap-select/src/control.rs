@@ -9,7 +9,7 @@ pub(crate) const GENERATION: u8 = 1;
 pub(crate) const ACTIVE: u8 = 2;
 
 impl Control {
-    /// The position of the node's own mark.
+    /// The position of the mark in the control word.
     pub(crate) const MARK_SHIFT: i32 = 32;
 
     /// The word that puts the table `generation`, 0 or 1, into use. Every record that is written
@@ -19,7 +19,7 @@ impl Control {
         Self((u64::from(mark) << Self::MARK_SHIFT) | u64::from(ACTIVE | generation))
     }
 
-    /// The value that is stored.
+    /// The control word as it is stored in the map.
     pub fn word(self) -> u64 {
         self.0
     }
@@ -40,7 +40,7 @@ impl Control {
         self.generation().map_or(0, |generation| 1 - generation)
     }
 
-    /// The node's own mark.
+    /// The mark that records get from the table in use.
     pub fn mark(self) -> u32 {
         (self.0 >> Self::MARK_SHIFT) as u32
     }

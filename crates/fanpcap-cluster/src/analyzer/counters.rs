@@ -16,7 +16,7 @@ pub struct Counters {
     pub fenced: u64,
     /// Records of buckets that the node did not have by its own topology.
     pub foreign: u64,
-    /// Records captured by a topology that the cluster never had.
+    /// Records with the revision of a topology that the cluster never had.
     pub unknown: u64,
     /// Records that came too late to be delivered in order. They were delivered out of order.
     pub late: u64,

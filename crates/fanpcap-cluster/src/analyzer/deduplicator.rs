@@ -4,7 +4,7 @@
 //! packet that comes again need not be a duplicate. But each node captures a packet once. So a
 //! delivered packet has at most one duplicate from each other node: if one node has captured two
 //! equal packets, and another node three, three are delivered. Duplicates have nearly equal stamps
-//! and the same bucket. If packets are selected in turn, a true repeat has another bucket.
+//! and the same bucket. With round robin, a true repeat has another bucket.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -50,8 +50,8 @@ impl Deduplicator {
         }
     }
 
-    /// If there is room, remembers packets for `late` nanoseconds more, because their doubles may
-    /// come out of order. Packets with stamps before `begin` were delivered by another analyzer.
+    /// Remembers each packet for `late` nanoseconds longer than the skew, if there is room: its
+    /// double may come late. Packets with stamps before `begin` were delivered by another analyzer.
     pub fn with_late(self, late: u64, begin: u64) -> Self {
         Self {
             late,
@@ -87,12 +87,12 @@ impl Deduplicator {
         false
     }
 
-    /// Whether packets with nearly this stamp are forgotten. Their doubles are not found.
+    /// Whether packets within the skew of this stamp are forgotten, so that no double is found.
     pub fn has_forgotten(&self, stamp: u64) -> bool {
         stamp <= self.forgotten.saturating_add(self.skew)
     }
 
-    /// Forgets the packets that are too old for a double at `time`.
+    /// Forgets the packets that are too old to have a double with the stamp `time`.
     pub fn forget(&mut self, time: u64) {
         let in_order = time.saturating_sub(self.skew);
         let oldest = in_order.saturating_sub(self.late);

@@ -1,4 +1,4 @@
-//! Distinguishes dead nodes from nodes that disappear together because the engine has lost them.
+//! Decides whether absent nodes are dead, or whether the engine has lost many live nodes at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::identity::NodeId;
 /// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Nodes declared dead in the last lease time, and when. Kept longer during a mass absence.
+    /// When a node was declared dead; kept for a lease, or until a mass absence ends.
     dead: BTreeMap<NodeId, Duration>,
-    /// Set while too many nodes are absent.
+    /// The mass absence, while so many nodes are absent that none of them counts as dead.
     mass: Option<MassAbsence>,
-    /// Nodes that disappeared with too many others, but count as dead after a long absence.
+    /// Nodes of an earlier mass absence, which lasted so long that they count as dead.
     given_up: BTreeSet<NodeId>,
 }
 
@@ -21,19 +21,19 @@ pub(super) struct Absences {
 #[derive(Debug, Default)]
 struct MassAbsence {
     nodes: BTreeSet<NodeId>,
-    /// Since when the same nodes are absent.
+    /// When the last of the nodes became absent.
     since: Duration,
     /// Whether the coordinator hears at least half of all nodes. If so, the absent nodes are most
     /// likely dead or cut off. If not, the coordinator may be cut off.
     is_half_heard: bool,
-    /// Since when too few nodes are absent for a mass absence; `None` if enough nodes are absent.
+    /// Since when too few nodes are absent for a mass absence; `None` while enough are absent.
     better: Option<Duration>,
 }
 
 impl Absences {
-    /// Whether so many of `all` nodes are lost that none of them counts as dead. This state ends
-    /// when fewer nodes have been lost for a whole lease. It also ends when at most half of the
-    /// nodes are lost, and no further node was lost for [`Timing::outlast`].
+    /// Whether so many of `all` nodes are lost that none counts as dead: the engine may be the
+    /// cause. This state ends when fewer nodes have been lost for a whole lease. If at most half of
+    /// the nodes are lost, it also ends when no further one was lost for [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,
         lost: &BTreeSet<NodeId>,
@@ -82,7 +82,7 @@ impl Absences {
         self.is_half_heard() && self.mass.as_ref().is_some_and(outlasts)
     }
 
-    /// Whether too many nodes are absent, and the coordinator hears at least half of all nodes.
+    /// Whether there is a mass absence in which the coordinator hears at least half of all nodes.
     pub(super) fn is_half_heard(&self) -> bool {
         self.mass.as_ref().is_some_and(|mass| mass.is_half_heard)
     }

@@ -1,4 +1,4 @@
-//! Which nodes that gain buckets in a union capture these buckets already, and since when.
+//! Notes which of the nodes that gain buckets in a union capture them already, and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,13 +14,13 @@ pub(super) struct Acknowledgements {
     /// The topology's revision, and when it was first seen.
     revision: Option<(Revision, Duration)>,
     gainers: BTreeSet<NodeId>,
-    /// Live gainers that capture by the topology: the boot of each one's machine, and since when
-    /// the node captures. After another boot, this time begins again.
+    /// For each live node that gains buckets and captures by the topology: its machine's boot, and
+    /// since when the node captures. If the machine boots again, this time begins again.
     given: BTreeMap<NodeId, (u64, Duration)>,
 }
 
 impl Acknowledgements {
-    /// Notes which nodes capture by the topology now.
+    /// Notes which of the nodes that gain buckets have acknowledged the topology.
     pub(super) fn update(
         &mut self,
         revision: Revision,
@@ -64,12 +64,12 @@ impl Acknowledgements {
         self.given.contains_key(&node)
     }
 
-    /// Whether all gainers have captured by the topology for at least `dwell`.
+    /// Whether all nodes that gain buckets have captured by the topology for at least `dwell`.
     pub(super) fn are_complete(&self, now: Duration, dwell: Duration) -> bool {
         self.given.len() == self.gainers.len() && !self.is_dwelling(now, dwell)
     }
 
-    /// Whether a gainer has captured by the topology for less than `dwell`.
+    /// Whether a node that gains buckets has captured by the topology for less than `dwell`.
     pub(super) fn is_dwelling(&self, now: Duration, dwell: Duration) -> bool {
         let mut given = self.given.values();
         given.any(|(_, since)| now.saturating_sub(*since) < dwell)
@@ -81,7 +81,7 @@ impl Acknowledgements {
         now.saturating_sub(since)
     }
 
-    /// The gainers that do not capture by the topology yet.
+    /// The nodes that gain buckets, but do not capture by the topology yet.
     pub(super) fn missing(&self) -> Vec<NodeId> {
         let missing = self.gainers.iter().filter(|node| !self.has(**node));
         missing.copied().collect()

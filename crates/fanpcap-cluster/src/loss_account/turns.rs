@@ -1,5 +1,5 @@
-//! Which nodes may be out of turn, if packets are captured in turn. Such a node assigns packets to
-//! other buckets than the other nodes do.
+//! With round robin, finds the nodes that may be out of turn: they assign packets to other buckets
+//! than the other nodes do.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -9,28 +9,28 @@ use super::report::Summary;
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// A node that missed a packet counts turns wrongly for at most this time, in nanoseconds. Updates
-/// come in the stream every 8 s, a port may lose an update, and no update comes in a union.
+/// A node that missed a packet is out of turn until the next topology update: for at most this many
+/// nanoseconds. An update comes every 8 s, but not in a union, and a port may lose an update.
 const TURN: u64 = 20_000_000_000;
 
-/// A node that sees no beacon for this time, in nanoseconds, missed one, and perhaps an update.
+/// A node that has seen no beacon for this many nanoseconds may also have missed a topology update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
-    /// Sets whether nodes capture in turn. A node that missed a packet is out of turn for a while.
+    /// If `in_turn` is set, nodes capture in turn (round robin) from now on.
     pub fn set_in_turn(&mut self, in_turn: bool) {
         self.in_turn |= in_turn;
     }
 
-    /// Whether a run's node may have been out of turn in a bucket's interval.
+    /// Whether the node of `run` may have been out of turn in the bucket's present interval.
     pub(super) fn is_out_of_turn(&self, run: &CounterRun, bucket: usize) -> bool {
         let since = self.intervals[bucket].since;
         let lacked = run.lacked.filter(|at| at.saturating_add(TURN) >= since);
         self.in_turn && lacked.is_some()
     }
 
-    /// Notes the runs whose node may have missed a packet or a topology update. While packets come,
-    /// the counts do not show whether a few packets are lacking. Without traffic, they do.
+    /// Notes which nodes may have missed a packet or a topology update. A few missed packets show
+    /// in a node's counts only when traffic has stopped: until then, they may be on their way.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;
@@ -44,7 +44,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // The packets that a new run lacks are found when its node becomes an observer.
+                // A new node's missed packets are found when the node becomes an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

@@ -9,16 +9,16 @@ pub enum Verdict {
     Sound,
     /// The port lost this many of a million packets in the last five minutes.
     Lossy(u32),
-    /// The port sees more packets than the others, perhaps doubles. Its node is not an observer.
+    /// The port sees more packets than the other ports, perhaps each packet twice.
     Surplus,
-    /// The port sees other traffic than the others: perhaps a wrong port. Its node is no observer.
+    /// The port sees other traffic than the other ports: it may be the wrong port.
     Different,
     /// The port sees no packets while the others do, or it sees no beacon.
     Blind,
 }
 
 impl Verdict {
-    /// Whether the node is a valid observer of what there was to capture.
+    /// Whether the account may use the node's counts.
     pub fn is_believed(self) -> bool {
         !matches!(self, Self::Different | Self::Surplus)
     }

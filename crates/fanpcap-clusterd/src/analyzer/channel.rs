@@ -50,7 +50,7 @@ impl Channel {
     }
 }
 
-/// A connection whose reads and writes fail after a time, even if the other side is only slow.
+/// A connection that fails at the time `until`, also if the other side still sends, but too slowly.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
     until: Instant,

@@ -71,7 +71,7 @@ impl Metrics {
         }
     }
 
-    /// The account's lower and upper bounds. A bound may shrink when the analyzer knows more.
+    /// The account's lower and upper bounds of packets. A bound may shrink when reports come.
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let gauge = |name, help, value| family(name, help, Kind::Gauge, &self.cluster, value);
         let bounds = bounds(status).into_iter();
@@ -237,7 +237,7 @@ fn counts(status: &Status) -> Vec<Metric> {
     counts
 }
 
-/// What became of the records that came.
+/// What the analyzer did with the records that it received.
 fn outcomes(status: &Status) -> [Metric; 9] {
     let counters = &status.counters;
     [

@@ -8,25 +8,25 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::IdleTime;
 use fanpcap_cluster::loss_account::Counts;
 
-/// The packets that a node captured since its counters were 0, and that never came.
+/// Counts packets that a node captured since its counters were 0, but that did not arrive.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
-    /// The newest report's captured packets, and the time of the first report with these numbers.
+    /// The newest report's captured packets, and the first stamp of a report with these numbers.
     captured: Box<Counts>,
     first: u64,
-    /// Only for counters that are older than the account: how many packets had not come when
-    /// traffic first stopped. The previous analyzer may have received these packets.
+    /// For each bucket, how many packets the analyzer lacked when traffic first stopped: the
+    /// previous analyzer may have them. All 0 if the counters are newer than the account.
     before: Option<Box<Counts>>,
-    /// For each bucket, how many packets had not come when traffic last stopped.
+    /// For each bucket, how many captured packets were lost before traffic last stopped.
     lost: Box<Counts>,
-    /// Records whose numbers were missing when traffic first stopped.
+    /// How many record numbers were missing when traffic first stopped.
     early: u64,
-    /// All records whose numbers were missing when traffic last stopped.
+    /// How many record numbers were missing when traffic last stopped.
     gaps: u64,
 }
 
 impl MissingPackets {
-    /// `is_new`: the node's counters began after the account. Otherwise they are older.
+    /// `is_new`: whether the node's counters began after the account.
     pub(super) fn new(is_new: bool) -> Self {
         let zeros = || Box::new([0; BUCKETS]);
         Self {
@@ -58,8 +58,8 @@ impl MissingPackets {
             self.first = stamp;
             return;
         }
-        // All packets that were captured before the report at `first` have come. No packet has come
-        // that was captured after the report at `stamp`.
+        // Compares only if no packet that the report counts is still on its way (`until`), and if
+        // no packet has come that is newer than the report (`since`).
         let is_drained = |quiet: &IdleTime| quiet.until > self.first && quiet.since <= stamp;
         if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
             return;
@@ -75,12 +75,12 @@ impl MissingPackets {
         self.gaps = gaps;
     }
 
-    /// For each bucket, how many packets had not come when traffic last stopped.
+    /// For each bucket, how many captured packets were lost before traffic last stopped.
     pub(super) fn of_buckets(&self) -> &Counts {
         &self.lost
     }
 
-    /// How many packets of all buckets had not come when traffic last stopped.
+    /// How many captured packets were lost in all buckets before traffic last stopped.
     pub(super) fn at_rest(&self) -> u64 {
         self.lost
             .iter()

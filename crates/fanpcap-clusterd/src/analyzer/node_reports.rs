@@ -14,20 +14,20 @@ use super::missing_packets::MissingPackets;
 /// Maximum number of nodes whose reports are taken.
 const MOST: usize = 256;
 
-/// The ledger, and the nodes whose reports feed it.
+/// The ledger of packets, and the nodes whose reports it gets.
 #[derive(Debug)]
 pub(super) struct NodeReports {
     ledger: Ledger,
     settings: LedgerSettings,
     nodes: BTreeMap<NodeId, ReportedNode>,
-    /// For each node that must report, the time of its last report. Before its first report, the
-    /// time at which a report was first expected.
+    /// For each node that must report, when its last report came, or since when its first report is
+    /// expected.
     reported: BTreeMap<NodeId, u64>,
     part: Part,
     newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// How many captured packets never came, according to counters that were reset since.
+    /// Lost packets of former counters: these were reset, or their node was forgotten.
     past: u64,
     /// For each node that has been silent for long, how many of its record numbers are missing.
     silent: BTreeMap<NodeId, u64>,
@@ -38,9 +38,9 @@ pub(super) struct NodeReports {
 #[derive(Debug, Default)]
 struct ReportedNode {
     heard: u64,
-    /// The node's boot, and when its counters were 0 by its own clock.
+    /// The boot of the node's machine, and when the node's counters began at 0, by its own clock.
     counters: (u64, u64),
-    /// When the node's counters were 0 by the analyzer's clock.
+    /// When the node's counters began at 0, by the analyzer's clock.
     since: u64,
     clock_offset: ClockOffset,
     start: Option<Start>,
@@ -48,15 +48,15 @@ struct ReportedNode {
     is_live: bool,
 }
 
-/// The beginning of the account for counters that are older than the analyzer.
+/// Where a node's account begins, if the node's counters are older than the analyzer.
 #[derive(Debug)]
 struct Start {
-    /// The captured packets according to the first report.
+    /// How many packets the node had captured when it made its first report.
     captured: Box<Counts>,
-    /// Of `captured`, the packets that had come before the first report.
+    /// The packets that had come when the first report came.
     first: Box<Counts>,
-    /// The packets that had come when all of `captured` had arrived. Those that are not in `first`
-    /// were on their way at the first report.
+    /// The packets that had come when no packet of `captured` was on its way any more. So at most
+    /// `second - first` packets were on their way at the first report.
     second: Option<Box<Counts>>,
     /// When the first report was made, by the node's clock.
     stamp: u64,
@@ -108,8 +108,8 @@ impl NodeReports {
     }
 
     /// Takes a node's report of a part of the buckets. The report came at `now`, in nanoseconds
-    /// since 1970. A node with another list of analyzers reports another part, until both have the
-    /// newest list.
+    /// since 1970. Ignores a report of another part: its node has an older or a newer list of
+    /// analyzers.
     pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
         if part != self.part {
             return;
@@ -141,7 +141,7 @@ impl NodeReports {
             let before = before.map_or(0, |it| it.at_rest());
             self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
-            // Records that were missing before the counters were reset are already counted.
+            // Records that were missing before the counters were reset belong to the old counters.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
             entry.missing_packets = Some(MissingPackets::new(is_new).after(others));
@@ -199,7 +199,7 @@ impl NodeReports {
         }
     }
 
-    /// For how many nanoseconds each expected node has not reported.
+    /// Each expected node, and for how many nanoseconds it has not reported.
     pub(super) fn ages(&self, now: u64) -> Vec<(NodeId, u64)> {
         let reported = self.reported.iter();
         reported
@@ -262,8 +262,8 @@ impl ReportedNode {
         }
     }
 
-    /// Handles the first report of a node's counters, which was made at `stamp`. If the counters
-    /// are older than the analyzer, notes where their account begins.
+    /// Handles the first report that comes of a node's counters; the node made it at `stamp`. If
+    /// the counters are older than the analyzer, sets `start`.
     fn start(&mut self, stamp: u64, captured: Box<Counts>, came: Option<Box<Counts>>, begin: u64) {
         self.start = (self.since < begin).then_some(Start {
             captured,
@@ -273,8 +273,8 @@ impl ReportedNode {
         });
     }
 
-    /// Notes which packets had come when all packets of the first report had come. A node may have
-    /// kept many packets for this analyzer.
+    /// Sets `second` when no packet of the first report is on its way any more. That may take long,
+    /// because the node may have kept many packets for this analyzer.
     fn end_start(
         &mut self,
         received: Option<Box<Counts>>,
@@ -290,7 +290,7 @@ impl ReportedNode {
         }
     }
 
-    /// How many packets had not come when traffic last stopped.
+    /// How many captured packets were lost before traffic last stopped.
     fn lost(&self) -> u64 {
         self.missing_packets
             .as_ref()

@@ -111,7 +111,7 @@ impl Ended {
     }
 }
 
-/// Counts what the intake has refused.
+/// Counts connections that were refused, or that broke.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     connections: AtomicU64,

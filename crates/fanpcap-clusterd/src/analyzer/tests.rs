@@ -149,7 +149,8 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
     ];
     let begin = now();
     for number in 0..20_000u32 {
-        // The nodes take turns. In the second half, both nodes have each packet.
+        // In the first half, the nodes capture packets in turn. In the second half, both nodes
+        // capture each packet.
         let marked = number >= 10_000;
         for (at, node) in (0u32..).zip(&mut nodes) {
             if marked || number % 2 == at {
@@ -320,7 +321,7 @@ fn ship(node: &mut Shipper, count: u32) {
     node.flush(Revision(1), now());
 }
 
-/// Closes the shippers, and returns the counts of what each has shipped.
+/// Closes the shippers, and returns how many records each shipper has sent and lost.
 fn close(analyzer_loop: &mut AnalyzerLoop, nodes: Vec<Shipper>) -> Vec<(u64, u64)> {
     let closing = nodes
         .into_iter()
@@ -366,7 +367,7 @@ fn strangers_are_refused_and_a_new_key_is_taken() {
     assert!(refused(&status, Reason::Key) > 1, "{status:?}");
     assert_eq!(status.counters.received, 0);
     assert!(status.line().contains("; refused (key): "));
-    // The nodes load the key, as after a SIGHUP, and all waiting records come.
+    // The nodes load the key, as after a SIGHUP. Then the analyzer receives all waiting records.
     for ring in &rings {
         ring.set(Some(tls_of(1, None)));
     }

@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Notes about devices that this machine lacks. The file may be meant for other machines.
+/// Notes about missing devices: no errors, because the file may be meant for another machine.
 fn missing(conf: &Conf) -> String {
     let devices = conf.devices.iter().map(|name| ("device", name));
     let devices = devices.chain(conf.beacon.iter().map(|name| ("beacon", name)));

@@ -42,7 +42,7 @@ struct Facts {
     is_adrift: bool,
     /// Why no coordinator is in reach; `None` if a coordinator replied.
     unled: Option<String>,
-    /// Whether the topology has a filter. Without a topology, whether the settings have a filter.
+    /// Whether the topology has a filter; if there is no topology, whether the settings have one.
     has_filter: bool,
     node: Option<Node>,
 }

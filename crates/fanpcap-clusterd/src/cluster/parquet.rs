@@ -113,7 +113,8 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // Sets the time that the source had before the reading: the source may still be written.
+    // Gives the Parquet file the time that the source had when it was read: if the source changes
+    // later, the next run converts it again.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))

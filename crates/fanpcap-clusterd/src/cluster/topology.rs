@@ -74,7 +74,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
     })
 }
 
-/// The nodes, and then lines of 32 buckets each: the first bucket's number, and the buckets' slots.
+/// Lists the nodes, then 32 buckets a line: the first bucket's number, and the owners' slots.
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);

@@ -27,15 +27,15 @@ pub struct EmbeddedCoordinator {
     unstored: Option<Unstored>,
 }
 
-/// The coordinator's file could not be written.
+/// The error of the last attempt to write the coordinator's state file.
 #[derive(Debug)]
 struct Unstored {
     error: io::Error,
-    /// When writing is tried again, by the clock of the sockets.
+    /// When the coordinator tries to write the file again, by the clock of `sockets`.
     next: Duration,
 }
 
-/// The time between attempts to write the file.
+/// The time between attempts to write the state file.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
@@ -154,14 +154,14 @@ impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.sockets.now() + wait;
         loop {
-            // Storing may take long. So waiting datagrams are read before a sender counts as
-            // silent.
+            // While `flush` writes the state file, datagrams wait. So they are read before `tick`
+            // counts their senders as silent.
             let limit = until
                 .min(self.end.wake())
                 .saturating_sub(self.sockets.now());
             let (sockets, end) = (&mut self.sockets, &mut self.end);
             let received = sockets.receive(limit, |now, from, datagram| {
-                // `end` counts refused datagrams.
+                // This error needs no handling: `end` has counted the refused datagram.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;

@@ -1,4 +1,4 @@
-//! One of the node's devices: the link that runs the selection on it, and its pinned objects.
+//! One of a node's devices, with the link that runs its selection, and its pinned objects.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,18 +22,18 @@ pub(super) struct Attachment {
     pub(super) link: Option<Attached>,
     /// Either all devices of the node have a selection, or no device has one.
     pub(super) selector: Option<Selector>,
-    /// Whether the BPF program runs behind the driver. Then several CPUs may serve one queue.
+    /// Whether the BPF program runs behind the driver, where several CPUs may serve one queue.
     is_generic: bool,
-    /// Whether the driver or the kernel has refused the last selection.
+    /// Whether the last attempt to attach a selection failed.
     pub(super) is_refused: bool,
 }
 
-/// What was on a device before its selection was detached.
+/// What ran on the device before [`Attachment::detach`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Detached {
     Nothing,
     Selection,
-    /// Applications behind the selection captured with the XDP engine.
+    /// A selection, and behind it applications that captured with the XDP engine.
     SelectionBeforeEngine,
 }
 
@@ -165,8 +165,8 @@ impl Attachment {
         self.pins.forget_all_but(Some(id)).map(|()| true)
     }
 
-    /// Stores the state `former` again, and removes the pins of BPF programs that do not run. Does
-    /// nothing if the link runs the newer selection.
+    /// Undoes [`keep`](Self::keep): stores the state `former` again, and removes the pins of BPF
+    /// programs that do not run. Does nothing if the link already runs the new selection.
     fn take_back(&mut self, former: AgentState) -> Result<()> {
         let runs = self.link.as_ref().map(Attached::program_id).transpose()?;
         if runs.is_some() && runs == self.state.set.map(|set| set.program) {
@@ -180,8 +180,8 @@ impl Attachment {
         self.pins.forget_all_but(runs)
     }
 
-    /// Attaches the selection in the driver, or behind the driver if the driver can't run it.
-    /// `None`: the driver can't run it, and another BPF program must be loaded first.
+    /// Attaches the selection in the driver, or behind it if `is_generic` is set. If the driver
+    /// can't run it, sets `is_generic` and returns `None`: another BPF program must be loaded.
     fn attach(&mut self, selector: &Selector) -> Result<Option<Attached>> {
         let name = &self.device.name;
         let hook = if self.is_generic {
@@ -217,7 +217,7 @@ impl Attachment {
         self.pins.set_state(&self.state)
     }
 
-    /// Detaches the selection from the device. Then the packets of other nodes pass again.
+    /// Detaches the selection from the device, so that packets of all nodes pass again.
     pub(super) fn detach(self) -> Result<Detached> {
         let had = match (&self.link, self.pins.has_engine()?) {
             (None, _) => Detached::Nothing,
@@ -243,7 +243,7 @@ fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
         0 => (Action::PassToNext, 1),
         bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
-    // BPF program, control map, counters, then ring buffers or the array of the next BPF program.
+    // The pins are, in order: BPF program, control map, counters, an array, and its ring buffers.
     let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)

@@ -29,15 +29,15 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest time that a record waits for its batch to become full.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// Maximum number of topologies whose records may still be in the ring buffers.
+/// How many topologies are remembered, because their records may still be in the ring buffers.
 const MARKS: usize = 64;
 
-/// A message to the thread.
+/// A message to the thread that ships records.
 #[derive(Debug)]
 enum CaptureMessage {
     /// A new BPF program writes to these ring buffers.
     Rings(Vec<RingMapping>),
-    /// This topology belongs to the table with this mark.
+    /// Records with this mark were captured by this topology.
     Mark(u32, Revision),
     Analyzers(Vec<SocketAddr>),
     Report(Box<Report>),
@@ -65,7 +65,7 @@ impl Capture {
         })
     }
 
-    /// Reads these ring buffers, after the records that are left in the previous ring buffers.
+    /// Makes the thread read these ring buffers, after the rest of the previous ring buffers.
     pub(super) fn read(&self, rings: Vec<RingMapping>) {
         self.tell(CaptureMessage::Rings(rings));
     }
@@ -90,7 +90,7 @@ impl Capture {
 
     fn tell(&self, news: CaptureMessage) {
         if let Some(sender) = &self.news {
-            // The thread ends only when this value is dropped.
+            // This can't fail: the thread ends only when this value is dropped.
             let _ = sender.send(news);
         }
     }
@@ -145,7 +145,7 @@ impl Worker {
         self.shipper.close();
     }
 
-    /// Ships batches that are not full. The newest topology is the one by which the node captures.
+    /// Ships batches that are not full, with the revision of the node's newest topology.
     fn flush(&mut self) {
         let newest = self
             .marks
@@ -188,7 +188,7 @@ impl Worker {
             match records.next_labelled() {
                 Ok(Some(record)) => ship(&mut self.shipper, &self.marks, &record),
                 Ok(None) => break,
-                // The rest of this part of the ring buffer is skipped.
+                // `next_labelled` has skipped the unread records of this ring buffer's snapshot.
                 Err(corrupt) => {
                     self.corrupt += 1;
                     if self.corrupt.is_power_of_two() {
@@ -202,7 +202,7 @@ impl Worker {
     }
 }
 
-/// Remembers which topology a mark belongs to. If loading a topology fails, its mark is used again.
+/// Remembers the topology of a mark. If loading it fails, another topology gets the mark.
 fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision) {
     marks.retain(|(known, _)| *known != mark);
     marks.push_front((mark, revision));

@@ -1,4 +1,4 @@
-//! The node's selection in the kernel, on all of its devices: taken over, switched or replaced.
+//! Takes over, switches and replaces a node's selection in the kernel, on all devices of the node.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -25,18 +25,18 @@ use crate::vlan_tags;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
-    /// Selections of an earlier agent, one for each set of maps, if the devices have different
-    /// sets. Their records are read until the selections are replaced.
+    /// Selections of an earlier agent whose devices have different sets of maps: one for each set.
+    /// Their records are read until the selections are replaced.
     left: Vec<Selector>,
-    /// The parameters, besides the selection, with which BPF programs are loaded.
+    /// The cluster's number and the action, with which all BPF programs are compiled.
     cluster: u32,
     action: Action,
     switched: Option<Instant>,
-    /// Whether a table may be waiting for the update in the stream.
+    /// Whether the next topology update in the mirrored stream may put a prepared table into use.
     is_prepared: bool,
 }
 
-/// A table that waits for the update in the stream.
+/// A table that the next topology update in the mirrored stream puts into use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     pub(crate) mark: u32,
@@ -71,7 +71,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Gives up all maps except the ring buffers. The devices still run their old BPF programs.
+    /// Stops using all maps but the ring buffers. The devices keep running their old BPF programs.
     fn forget(&mut self) {
         for selector in self.devices.iter_mut().filter_map(|it| it.selector.take()) {
             if !self.left.iter().any(|it| it.is_beside(&selector)) {
@@ -92,12 +92,12 @@ impl Kernel {
         self.devices.first()?.state.revision(control.mark())
     }
 
-    /// The first device's selection, if there is one. All devices share its table and counters.
+    /// The first device's selection, if any. All devices have the same table and counters.
     pub(crate) fn selector(&self) -> Option<&Selector> {
         self.devices.first()?.selector.as_ref()
     }
 
-    /// The known topologies of the tables, with the tables' marks, in the order of the marks.
+    /// The topologies that the state names, each with its table's mark, sorted by the marks.
     pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + use<> {
         let loaded = self.devices.iter().flat_map(|it| it.state.loaded.iter());
         loaded.copied().collect::<BTreeSet<_>>().into_iter()
@@ -186,8 +186,8 @@ impl Kernel {
         Ok(false)
     }
 
-    /// Prepares the kernel for this assignment's target, which takes effect at the next update in
-    /// the stream. Until then the kernel selects as before; without a BPF program it captures
+    /// Prepares a table for `target`, which the next topology update in the mirrored stream puts
+    /// into use. Until then the kernel selects as before; without a BPF program it captures
     /// nothing. Returns `None` if another BPF program is needed, which must be loaded at once.
     pub(crate) fn prepare(
         &mut self,
@@ -241,14 +241,14 @@ impl Kernel {
         lanes.map(program).collect()
     }
 
-    /// Whether the devices run BPF programs with this code.
+    /// Whether the devices run these BPF programs, whatever their filters are.
     fn has(&self, programs: &[(Program, u64)]) -> bool {
         let mut both = self.devices.iter().zip(programs);
         both.all(|(it, (_, code))| it.state.set.is_some_and(|set| set.code == *code))
     }
 
-    /// Stores that a topology's table is about to be used, and waits until the table may be
-    /// switched. Returns the table's mark.
+    /// Stores the mark of a topology's table before the table is used, and waits until tables may
+    /// be switched. Returns the mark.
     fn begin(&mut self, revision: Revision) -> Result<u32> {
         let (mark, current) = (self.next_mark(), self.mark());
         for device in &mut self.devices {
@@ -289,9 +289,9 @@ impl Kernel {
     }
 
     /// Loads BPF programs with their table, and makes the devices run them in place of their old
-    /// ones. If this fails, detaches the selection from devices that had none. With a selection on
-    /// only one leg of a tap, the node would capture a share of one direction and all of the other
-    /// one.
+    /// ones. If this fails, detaches the selection from devices that had no selection before. With
+    /// a selection on only one leg of a tap, the node would capture a share of one direction, but
+    /// all packets of the other direction.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
         self.try_replace(programs, assignment).map_err(|error| {
@@ -385,8 +385,8 @@ fn bytes(action: Action) -> u16 {
     }
 }
 
-/// A message that a device has more queues than lanes. `None` if no queue has a lane of its own:
-/// then several CPUs may serve a queue, and fewer queues would change nothing.
+/// A message that a device has more queues than lanes. `None` if `lanes` is 0: several CPUs may
+/// then serve one queue, so fewer queues would not help.
 fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
     let shared = usize::try_from(queues).ok()?.checked_sub(lanes)?;
     (shared > 0 && lanes > 0).then(|| {

@@ -24,7 +24,7 @@ fn nodes_that_join_get_their_share_without_a_loss() {
             stage.read(node)?;
         }
         stage.send(0..3000)?;
-        // Without the coordinator, nodes capture as before. So does an agent that is started again.
+        // Without the coordinator, nodes capture as before, also after an agent is started again.
         drop(coordinator);
         stage.kill(1)?;
         stage.send(3000..5000)?;

@@ -35,7 +35,7 @@ const COURSE: [Change; 6] = [
 /// Because of rounding, up to this many more buckets may move than the nodes' shares require.
 const ROUNDING: usize = 3;
 
-/// Figures over all changes.
+/// How many changes were made, and how many buckets moved.
 #[derive(Clone, Copy, Default, Debug)]
 struct Moves {
     changes: usize,
@@ -44,7 +44,7 @@ struct Moves {
     excess: usize,
 }
 
-/// How many changes are made: `FANPCAP_RUNS`. Without this variable, one change of each kind.
+/// How many changes are made: `FANPCAP_RUNS`, or one change of each kind if it is not set.
 fn runs() -> usize {
     let set = std::env::var("FANPCAP_RUNS").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(COURSE.len())
@@ -87,7 +87,7 @@ impl Change {
         }
     }
 
-    /// The minimum number of buckets that move: the change of the node's share.
+    /// How many buckets must move: the node's share grows or shrinks by this number.
     fn least(self) -> usize {
         match self {
             Self::Drain | Self::Restore | Self::Leave | Self::Join => 1365,
@@ -133,8 +133,8 @@ fn assert_shared(line: &Line) -> Result<()> {
     Ok(())
 }
 
-/// Distribution mode: together, the tcpdumps on the nodes have all packets. `fanpcap cluster merge`
-/// removes the doubles from their files.
+/// In distribution mode, the tcpdumps on the nodes together capture all packets. `fanpcap cluster
+/// merge` removes the doubles from the tcpdumps' files.
 fn distribution(engine: Engine) -> Result<()> {
     let mut stage = Stage::new(engine, "")?;
     let moves = change(&mut stage, runs())?;

@@ -23,8 +23,8 @@ const BEFORE: Duration = Duration::from_secs(1);
 
 /// The least and the greatest number of packets that, according to the analyzer, were lost by
 /// nodes, on the way to the analyzer, and at its disk. Records that were lost on the way may be
-/// copies of packets that another node captured too. So the number of doubles is subtracted from
-/// the lower bound.
+/// copies of packets that another node captured too. So the lower bound leaves out as many of these
+/// records as may be copies.
 pub(crate) fn explained(line: &Line) -> Result<(i64, i64)> {
     let (least, most) = line.span("lost")?;
     let others = line.number("export")? + line.number("analyzer")?;
@@ -124,7 +124,7 @@ fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     Ok(())
 }
 
-/// With `FANPCAP_OFFLINE=15`, the test uses the default times.
+/// With `FANPCAP_OFFLINE=15`, the test uses a cluster's default `heartbeat` and `offline`.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn a_dead_node_of_the_embedded_protocol_has_new_owners_too() {
@@ -158,7 +158,7 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
         let truth = truth.with_context(|| stage.output())?;
         println!("{truth:?}, {:.1} kpps", stage.rate());
         ensure!((truth.missed, truth.doubles) == (0, 0), "{truth:?}");
-        // The account of the new analyzer began while packets came.
+        // The new analyzer's account began while packets came, so its bounds may differ.
         let line = stage.line().context("a line")?;
         line.assert_within("lost", 0)?;
         ensure!(

@@ -8,10 +8,10 @@ use fanpcap_testkit::netns;
 
 use crate::stage::{Engine, Stage, id, seconds};
 
-/// In how many of the [`LINES`] seconds the account may stand still.
+/// In how many of the [`LINES`] seconds the account's time may stay the same.
 const STILL: usize = 2;
 
-/// The number of the analyzer's lines that are read. It prints one line a second.
+/// How many of the analyzer's status lines are read. The analyzer prints one line a second.
 const LINES: u64 = 15;
 
 /// Between each node and the control network, this share of the packets is lost in each direction.

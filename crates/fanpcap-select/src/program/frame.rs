@@ -13,13 +13,13 @@ const V6_HEADER: usize = 40;
 /// Number of payload bytes that are read: the hashed payload is read in whole words.
 const READ: usize = PAYLOAD.next_multiple_of(4);
 
-/// A number in network byte order, as a load in the machine's byte order reads it.
+/// `number` as the machine loads it from a header without a byte swap.
 pub(super) fn raw(number: u16) -> i32 {
     i32::from(number.to_be())
 }
 
-/// Jumps to `keyed` with the hash of a packet's content in r8, if all bytes that are hashed are
-/// present and belong to the packet.
+/// Hashes a packet's content into r8, and jumps to `keyed`. Does not jump if a byte to be hashed is
+/// missing or does not belong to the packet.
 pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     let [six, slow] = asm.labels();
     head(asm, LINK + V4_HEADER + READ, slow);
@@ -51,7 +51,7 @@ pub(super) fn by_content(asm: &mut Assembler, initial: u32, keyed: Label) {
     asm.bind(slow);
 }
 
-/// Jumps to `keyed` with the hash of an IPv4 packet's identification in r8, if the packet has one.
+/// Hashes an IPv4 packet's identification into r8 and jumps to `keyed`, if it is not 0.
 pub(super) fn by_identification(asm: &mut Assembler, initial: u32, keyed: Label) {
     let slow = asm.label();
     head(asm, LINK + V4_HEADER, slow);

@@ -1,4 +1,4 @@
-//! From the key to the verdict: bucket, claim, counters, and what becomes of this node's packets.
+//! Finds the packet's bucket and claim, counts the packet, and passes, ships or drops it.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -47,14 +47,14 @@ impl Program {
         self.seen(asm);
     }
 
-    /// Ends the BPF program for other nodes' packets. Else puts the claim above the bucket in r8.
+    /// Drops other nodes' packets. For this node's packets, puts the claim above the bucket in r8.
     pub(super) fn own(&self, asm: &mut Assembler) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
         asm.alu(Op::Left, R3, CLAIM_SHIFT);
         asm.alu(Op::Or, R8, R3);
     }
 
-    /// Ends the BPF program for other nodes' and filtered packets. The claim stays in r3.
+    /// Drops other nodes' packets, and packets that do not pass the filter. The claim stays in r3.
     pub(super) fn pass_filter(&self, asm: &mut Assembler, filter: Label) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
         asm.set(R7, R3);
@@ -66,8 +66,8 @@ impl Program {
         asm.set(R3, R7);
     }
 
-    /// Passes this node's packets on, and drops other packets. Outside a union this needs no
-    /// conditional jump, which a CPU could not predict: the verdict is the claim plus 1.
+    /// Passes this node's packets on, and drops other packets. Outside a union the verdict is the
+    /// claim plus 1, without a conditional jump, which a CPU could not predict.
     pub(super) fn pass_own(&self, asm: &mut Assembler) {
         asm.when(R3.at_most(Claim::Mine as i32), |asm| {
             asm.exit_with(R3 + XDP_DROP)
@@ -104,7 +104,7 @@ impl Program {
         asm.bind(done);
     }
 
-    /// Puts the address of the 64-bit counter of lane r1 at place r2 into r7. Clobbers r1 and r2.
+    /// Sets r7 to the address of a 64-bit counter: lane r1, place r2. Clobbers r1 and r2.
     fn long(&self, asm: &mut Assembler) {
         asm.value(R7, MAP_COUNTS, offset(counts::long(self.lanes)));
         asm.alu(Op::Left, R1, shift(counts::LANE));

@@ -23,9 +23,9 @@ const REFUSALS: usize = 16;
 pub(super) struct MemberState {
     pub(super) member: Member,
     pub(super) heard: Duration,
-    /// Whether this coordinator has heard the node. Otherwise only the previous leader has.
+    /// Whether this coordinator has heard the node since its lead began, and since its last pause.
     pub(super) is_heard: bool,
-    /// When the topology is sent to the node again. `attempts` counts how often it was sent.
+    /// When to send the topology to the node again. `attempts` counts the times it was sent.
     next: Duration,
     attempts: u32,
 }
@@ -56,13 +56,13 @@ impl MemberState {
         }
     }
 
-    /// The address that the node's messages come from, and the node as a peer.
+    /// The node's address, and the node's role and id in the control protocol.
     pub(super) fn address(&self) -> (SocketAddr, Peer) {
         let announcement = &self.member.announcement;
         (announcement.address, peer(announcement.node))
     }
 
-    /// Makes the topology due at once for this node.
+    /// Makes the coordinator send its topology to this node at once.
     pub(super) fn expect(&mut self, now: Duration) {
         (self.next, self.attempts) = (now, 0);
     }
@@ -142,13 +142,13 @@ impl Members {
         self.nodes.values().map(MemberState::address).collect()
     }
 
-    /// The newest of the topologies by which nodes capture.
+    /// The newest topology by which any node captures.
     pub(super) fn newest(&self) -> Option<Revision> {
         let follows = self.nodes.values().map(|one| one.member.follows);
         follows.max().flatten()
     }
 
-    /// Makes the topology due at once for `node`.
+    /// Makes the coordinator send its topology to `node` at once.
     pub(super) fn expect(&mut self, node: NodeId, now: Duration) {
         if let Some(presence) = self.nodes.get_mut(&node) {
             presence.expect(now);
@@ -160,8 +160,8 @@ impl Members {
     }
 
     /// Removes nodes and refusals that are older than `offline`. Returns whether a node was
-    /// removed. If all nodes are silent for longer than the time between heartbeats, the
-    /// coordinator may be cut off. Then no node is removed until all are silent for `offline`.
+    /// removed. If no node has been heard for one and a half heartbeats, the coordinator itself may
+    /// be cut off. Then no node is removed until all are silent for `offline`.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();
@@ -174,8 +174,8 @@ impl Members {
         self.nodes.len() != before
     }
 
-    /// Subtracts a pause, in which this coordinator could hear no node, from the silence of all
-    /// nodes. All nodes then count as not heard yet.
+    /// Does not count a pause of this coordinator's process as silence of the nodes. After the
+    /// pause, each node counts as not heard until its next message.
     pub(super) fn excuse(&mut self, pause: Duration) {
         for one in self.nodes.values_mut() {
             (one.heard, one.is_heard) = (one.heard + pause, false);
@@ -298,7 +298,7 @@ impl CoordinatorEnd {
             self.see(now, body.term());
         }
         if !self.leads() {
-            // This standby would refuse the same machines as the leader refuses.
+            // A join counts only if the leader would accept it too.
             let known = || Members::inherited(now, self.knowledge.state.members.clone());
             if matches!(&body, Body::Join(member) if known().refusal(member).is_none()) {
                 self.note_asked(now, node);

@@ -1,4 +1,4 @@
-//! A cluster whose packets are known one by one.
+//! A simulated cluster that records what happens to each packet.
 //!
 //! Each node switches to a topology at a time of its own. A hung node continues to capture by its
 //! old table. The coordinator keeps the rules of decision 30: a union ends some time after all
@@ -24,7 +24,7 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = SECOND / 50;
 const SKEW: u64 = SECOND / 5;
 const START: u64 = 1_000 * SECOND;
-/// Buckets that have packets.
+/// How many buckets have packets.
 const USED: usize = 5;
 /// After this time without reports, a node counts as dead.
 const OFFLINE: u64 = 5 * SECOND;
@@ -49,7 +49,7 @@ impl Table {
 enum Frame {
     /// A packet's bucket, and the packet's number.
     Packet(usize, usize),
-    /// The sequence of a beacon. After every eighth beacon, nodes count turns from the beginning.
+    /// The sequence of a beacon. Every eighth beacon sets the nodes' round-robin counters to 0.
     Beacon(u64),
 }
 
@@ -68,13 +68,14 @@ struct Node {
     /// Frames on their way to the node's counters, each with the time when it arrives.
     in_flight: VecDeque<(u64, Frame)>,
     beacon: Beacon,
-    /// The turn of the next packet.
+    /// The node's round-robin counter.
     turn: usize,
     /// The node sends no reports until this time.
     silent: u64,
     /// The node gets no topologies until this time.
     hung: u64,
-    /// The table that the node captures by. `news` says when the node loads later tables.
+    /// The table that the node captures by. `news` has later tables, each with the time at which
+    /// the node loads it.
     table: Option<Table>,
     news: VecDeque<(u64, Table)>,
     /// The revision in the node's last report.
@@ -94,10 +95,10 @@ pub(super) struct Model {
     /// All tables up to the present one.
     tables: Vec<Table>,
     analyzed: bool,
-    /// The turn of the next packet, if packets are captured in turn.
+    /// The round-robin counter of a node that misses no packet; `None` without round robin.
     turn: Option<usize>,
     offered: Vec<(u64, usize)>,
-    /// The buckets and times whose packets may be uncertain.
+    /// The account may be uncertain in these buckets, for packets of these times.
     doubts: Vec<([bool; USED], RangeInclusive<u64>)>,
     /// When each copy was captured, and in which bucket.
     captures: Vec<(u64, usize)>,
@@ -257,8 +258,7 @@ impl Model {
         self.send(Frame::Beacon(sequence));
     }
 
-    /// Mirrors a frame to all ports. Where packets are captured in turn, all ports have the frames
-    /// in the same order.
+    /// Mirrors a frame to all ports. With round robin, all ports have the frames in the same order.
     fn send(&mut self, frame: Frame) {
         for at in 0..self.nodes.len() {
             let (lost, delay) = (self.draw(1000), self.draw(SKEW / 2));
@@ -294,7 +294,7 @@ impl Model {
             None => bucket,
             Some(_) => self.nodes[at].take_turn(),
         };
-        // In distribution mode there is no ring, because packets pass to the host.
+        // There is a ring only in capture mode: in distribution mode, packets pass to the host.
         let full = self.analyzed && self.draw(40) == 0;
         let node = &mut self.nodes[at];
         node.seen[bucket] += 1;

@@ -5,7 +5,8 @@ use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 use super::super::extra_counter::{self, ExtraCounter};
 use super::*;
 
-/// The counts of a report. An analyzer takes datagrams only from senders of reports.
+/// A report without packets. An analyzer takes datagrams only from nodes that have sent it a
+/// report.
 fn counts() -> Report {
     let none = || Box::new([0; 4096]);
     Report {

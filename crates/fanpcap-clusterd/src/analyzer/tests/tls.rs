@@ -139,7 +139,7 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     await_trouble(&mut analyzer_loop, &node, "one side has certificates");
     authority.put(&analyzer, "analyzer");
     assert_eq!(analyzer_loop.close().counters.received, 0);
-    // When both sides have the right certificates, all waiting records come.
+    // Both sides have the right certificates again, so the analyzer receives all waiting records.
     authority.put(&of_node, "analyzer");
     let status = work_until(&mut analyzer_loop, |status| status.counters.delivered == 10);
     assert_eq!(

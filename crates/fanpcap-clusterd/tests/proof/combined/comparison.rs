@@ -3,7 +3,7 @@
 use super::figures::{Bounds, Counts, DOUBLES, LOST, NAMES, sum, width};
 use crate::account::Line;
 
-/// Whether `sums` are the figures of the analyzer's line.
+/// Whether `line`, the analyzer's status, has the figures `sums`.
 pub(super) fn is_of(line: &Line, sums: &Bounds) -> bool {
     let mut both = NAMES.iter().zip(sums);
     both.all(|(name, bounds)| line.span(name).ok() == Some(*bounds))
@@ -27,7 +27,7 @@ pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Ve
     wrong
 }
 
-/// Prints the sums, and the widths of the spans.
+/// Prints the account's sums with the true numbers, and how uncertain the account is.
 pub(super) fn report(rows: &[Bounds], truth: &[Counts], question: &[i64]) {
     let sums = sum(rows);
     for (at, name) in NAMES.iter().enumerate() {
