@@ -74,7 +74,7 @@ pub fn operator_side(conf: &Conf) -> Result<Box<dyn OperatorSide>> {
 /// The topology of a cluster that never changes. The order of nodes in the settings has no effect.
 fn fixed_topology(conf: &Conf) -> Result<Topology> {
     let Engine::Fixed(nodes) = &conf.engine else {
-        bail!("the cluster has an engine that can change its topology");
+        bail!("the cluster's engine is not 'fixed'");
     };
     let mut members: Vec<Member> = nodes
         .iter()

@@ -266,7 +266,7 @@ fn in_use(directory: &Path, ifindex: u32, file: &File) -> String {
 
 /// A directory below the directory of the agents.
 fn private(part: &str) -> Result<(Directory, PathBuf)> {
-    root::state_directory(CLUSTER, part).context("the directory of the cluster's agents")
+    root::state_directory(CLUSTER, part).context("opening the cluster agents' directory")
 }
 
 /// The file with this name. Makes the file if it does not exist.

@@ -51,8 +51,8 @@ impl fmt::Display for Verdict {
             Self::Sound => f.write_str("sound"),
             Self::Blind => f.write_str("blind: it sees no traffic, or no beacon"),
             Self::Lossy(parts) => write!(f, "its port loses {parts} of a million packets"),
-            Self::Different => f.write_str("sees other traffic than the others: a wrong port?"),
-            Self::Surplus => f.write_str("sees more than the others: is its mirror double?"),
+            Self::Different => f.write_str("sees other traffic than other nodes: a wrong port?"),
+            Self::Surplus => f.write_str("sees more packets than other nodes: mirrored twice?"),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Metrics {
             },
             Family {
                 name: "fanpcap_analyzer_node_mirror_lost_packets",
-                help: "Packets that the port had not given to the node when traffic last stopped.",
+                help: "Packets that did not reach the node's port, counted when traffic stops.",
                 kind: Kind::Gauge,
                 samples: each(&|it| Number::Signed(it.mirror)),
             },

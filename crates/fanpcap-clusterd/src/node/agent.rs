@@ -69,7 +69,7 @@ impl Agent {
     pub(super) fn run(&mut self, announcement: &Announcement) -> Result<()> {
         if let Some(revision) = self.core.current() {
             say(&format!(
-                "topology {revision} goes on: an earlier agent has loaded it"
+                "the kernel still selects by topology {revision}, which an earlier agent has loaded"
             ));
         } else {
             say(match self.reporter.capture() {

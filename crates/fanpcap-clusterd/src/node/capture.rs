@@ -170,7 +170,7 @@ impl Worker {
             CaptureMessage::Report(report) => self.shipper.report(*report),
             CaptureMessage::Analyzers(analyzers) => {
                 if let Err(error) = self.shipper.follow(&analyzers) {
-                    say(&format!("records go to the earlier analyzers: {error}"));
+                    say(&format!("records still go to the old analyzers: {error}"));
                 }
             }
         }

@@ -156,7 +156,7 @@ fn the_agent_may_be_killed_and_replace_its_program_before_an_engine() {
         stage.kill(1)?;
         stage.send(500..1000)?;
         stage.start(1)?;
-        stage.await_output(1, "an earlier agent has loaded it")?;
+        stage.await_output(1, "which an earlier agent has loaded")?;
         stage.send(1000..1500)?;
         // A second application on the device finds the first application's engine.
         let second = tcpdump(&stage, 1, Host::All)?;

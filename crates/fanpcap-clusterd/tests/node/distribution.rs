@@ -75,7 +75,10 @@ fn an_agent_that_is_killed_changes_nothing_and_the_next_takes_over() {
         stage.send(1000..3000)?;
         ensure!(program(&stage, 1)? == before, "the selection stays");
         stage.start(1)?;
-        stage.await_output(1, "topology 1 goes on: an earlier agent has loaded it")?;
+        stage.await_output(
+            1,
+            "still selects by topology 1, which an earlier agent has loaded",
+        )?;
         stage.await_output(1, "switched to topology 1 (epoch 1)")?;
         stage.send(3000..5000)?;
         ensure!(program(&stage, 1)? == before, "the BPF program is the same");

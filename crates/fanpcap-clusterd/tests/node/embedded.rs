@@ -29,7 +29,7 @@ fn nodes_that_join_get_their_share_without_a_loss() {
         stage.kill(1)?;
         stage.send(3000..5000)?;
         stage.start(1)?;
-        stage.await_output(1, "an earlier agent has loaded it")?;
+        stage.await_output(1, "which an earlier agent has loaded")?;
         stage.send(5000..6000)?;
         stage.assert_once(0..6000)?;
         Ok(())

@@ -58,7 +58,10 @@ fn the_legs_of_a_tap_have_one_selection_and_one_account() {
         stage.kill(0)?;
         send(200..400)?;
         stage.start_with(0, &[])?;
-        stage.await_output(0, "topology 1 goes on: an earlier agent has loaded it")?;
+        stage.await_output(
+            0,
+            "still selects by topology 1, which an earlier agent has loaded",
+        )?;
         stage.await_output(0, "switched to topology 1")?;
         send(400..600)?;
         let mut captured = 0;

@@ -74,7 +74,7 @@ impl Network {
 
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "the other faults are faults of nodes"
+        reason = "the caller handles the faults of nodes"
     )]
     fn suffer_host(&mut self, fault: Fault) {
         let now = self.now;

@@ -19,7 +19,7 @@ pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Ve
             let holds = (bounds.0..=bounds.1).contains(&truth);
             if !holds || width(bounds) > most {
                 wrong.push(format!(
-                    "bucket {bucket}, {name}: {bounds:?} for {truth}, {question} in question"
+                    "bucket {bucket}, {name}: {bounds:?}, truth {truth}, {question} uncertain"
                 ));
             }
         }
