@@ -34,7 +34,7 @@ pub struct Setup {
     pub version: Version,
     /// In capture mode, how many bytes of each packet are sent; `None` in distribution mode.
     pub header: Option<u16>,
-    /// The selection key in the node's settings. The node uses the topology's key.
+    /// The selection key in the node's settings; the node selects by the topology's key instead.
     pub key: Key,
     /// The number of devices that the node monitors; `None` if its version does not send it.
     pub devices: Option<u8>,
@@ -74,8 +74,8 @@ pub enum NodeEvent {
     Refused(Refusal),
     /// Whether the node reaches the engine. A node that is cut off goes on capturing.
     Reach(bool),
-    /// The engine has never answered this node, now refuses the node's password, permission or
-    /// certificate, or has a topology that the node can't read. The text is for the operator.
+    /// Why the node gets no topology, for the operator: the engine has not answered yet, or refuses
+    /// the node's password, permission or certificate, or the node can't read the topology.
     Denied(String),
 }
 
@@ -144,8 +144,8 @@ pub struct View {
     pub live: Vec<LiveNode>,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
-    /// Whether nodes may capture by a newer topology that is lost. Such nodes follow the known
-    /// topology only after it is written again with a greater revision.
+    /// Whether nodes may capture by a lost topology that is newer than `topology`. Such nodes
+    /// follow `topology` only after it is written again with a greater revision.
     pub is_outrun: bool,
     /// The settings of the cluster, and the operator's changes by `drain` and `weight`.
     pub desired: DesiredState,

@@ -31,7 +31,7 @@ mod tests;
 /// Version of the encoding of topologies without a filter.
 const PLAIN: u8 = 1;
 
-/// Version of the encoding of topologies with a filter, which nodes must not ignore.
+/// Version of the encoding with a filter: versions of fanpcap without filters refuse it.
 const VERSION: u8 = 2;
 
 /// Bytes of a map of moving buckets.

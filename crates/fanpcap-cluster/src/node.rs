@@ -1,9 +1,9 @@
 //! A capture node: which table it loads next, and which topologies it acknowledges.
 //!
-//! A node is fail-static. It changes its captured buckets for one reason only: a valid topology
+//! A node is fail-static: it changes its captured buckets for one reason only, a valid topology
 //! that is newer than its own. Without an engine, after a refusal, or if a topology is not valid,
-//! the node continues as before. A newer topology without the node takes all buckets from the node:
-//! the buckets' owners already capture.
+//! the node continues as before. If a newer topology does not contain the node, the node gives up
+//! all its buckets: their new owners already capture.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What a node captures, according to a topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
-    /// The topology's revision. It is in every record.
+    /// The topology's revision, which each batch of records contains.
     pub revision: Revision,
     /// The topology's epoch.
     pub epoch: u64,
@@ -33,9 +33,9 @@ pub struct Assignment {
     pub slot: Option<Slot>,
     /// How packets are selected.
     pub selection: Selection,
-    /// The node's claims to the buckets.
+    /// For each bucket, whether this node captures its packets, alone or with another node.
     pub claims: Claims,
-    /// The node's claims after the union; `None` for a stable topology.
+    /// The claims that the node has when the union ends; `None` for a stable topology.
     pub target: Option<Claims>,
     /// Where records go, by bucket; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
@@ -120,7 +120,7 @@ pub struct Node {
     id: NodeId,
     /// The topology that the node captures by.
     current: Option<Revision>,
-    /// Whether this agent has loaded the table. A table of an earlier agent is loaded once more.
+    /// Whether this agent has loaded the table in use. If not, it loads the table once more.
     is_own: bool,
     /// The newest topology that the node accepted.
     accepted: Option<(Revision, Box<Topology>)>,
@@ -131,8 +131,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that captures by no topology yet; or, after a restart of its agent, by the topology
-    /// whose table is still in the kernel.
+    /// A node that captures by the topology `current`, whose table an earlier agent has left in the
+    /// kernel. `None`: the node captures by no topology yet.
     pub fn new(id: NodeId, current: Option<Revision>) -> Self {
         Self {
             id,
@@ -196,7 +196,7 @@ impl Node {
         if revision < newest {
             let offered = revision;
             let mut commands = vec![Command::Say(NodeNotice::Older { offered, newest })];
-            // An engine that was restored from an old copy has an old acknowledgement.
+            // An engine restored from a backup lacks this acknowledgement, so the node repeats it.
             commands.extend(self.current.map(Command::Acknowledge));
             return commands;
         }

@@ -35,15 +35,16 @@ impl Follower {
         }
     }
 
-    /// The keys after the last changes that were received.
+    /// The keys and values, with all changes that have come so far.
     pub fn copy(&self) -> &BTreeMap<Vec<u8>, KeyValue> {
         &self.copy
     }
 
-    /// Waits at most [`crate::Limits::quiet`] if etcd answers. Returns whether changes came.
+    /// Waits for changes, at most [`crate::Limits::quiet`] if etcd answers. Returns whether changes
+    /// came.
     ///
     /// # Errors
-    /// Fails if etcd is out of reach, or refuses the call. The copy stays; call again.
+    /// Fails if etcd is out of reach, or refuses the call. The copy stays as it was: call again.
     pub fn wait(&mut self) -> Result<bool, CallError> {
         let Some(revision) = self.revision else {
             self.read()?;
@@ -54,7 +55,7 @@ impl Follower {
             none => {
                 let watch = self.client.watch(&self.keys, revision + 1)?;
                 // Either the store was restored from a backup, or this member is behind other
-                // members. Reading the range from a majority of the members shows what is true.
+                // members. A read from a majority of the members shows which of the two is true.
                 if watch.began < revision {
                     return self.read_if_older(revision);
                 }

@@ -112,8 +112,8 @@ impl Default for Limits {
 pub struct Settings {
     /// etcd's members. The first ones are preferred.
     pub endpoints: Vec<Endpoint>,
-    /// The client's user; `None` if etcd has no authentication. The gateway does not see users that
-    /// are named by certificates.
+    /// The client's user; `None` if etcd has no authentication. Client certificates do not replace
+    /// the user: etcd's gateway ignores the user that a certificate names.
     pub credentials: Option<Credentials>,
     /// The files for `https` endpoints.
     pub tls: Option<TlsFiles>,

@@ -49,7 +49,7 @@ impl<'a> Flow<'a> {
     pub(crate) fn of(packet: &Packet<'a>) -> Option<Self> {
         let bytes = packet.frame;
         let ip = *Layers::of(&Frame { bytes, tag: None }).ip()?;
-        // A packet that offloads have merged may have no length in its IP header.
+        // A packet that an offload merged from several may have length 0 in its IP header.
         let octets = match ip.total_len() {
             0 => packet.wire_len,
             len => len,

@@ -42,7 +42,7 @@ pub(crate) const FLOW_SHIFT: u32 = 20;
 const _: () = assert!(BUCKETS == 1 << (u32::BITS - FLOW_SHIFT));
 
 impl Keys {
-    /// The keys for a selection, before the first packet.
+    /// The state for this selection before the first packet.
     pub fn new(selection: Selection) -> Self {
         let flows = flow_tree().filter(|_| selection.key == Key::Flow);
         Self {
@@ -90,8 +90,8 @@ impl Keys {
         }
     }
 
-    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. Such a
-    /// frame is not a turn, so nodes that accept it and nodes that refuse it stay in turn.
+    /// The bucket of a frame that looks like a coordinator's frame and was not accepted. Round
+    /// robin does not count it, so that nodes that accept it and nodes that refuse it count alike.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),
@@ -106,7 +106,7 @@ impl Keys {
         };
         let hash = match self.flows.as_mut()?.decide(&packet) {
             Decision::Steer(hash) => hash,
-            // Only frames without an Ethernet header get one of these decisions.
+            // The steering program decides so only for frames without an Ethernet header.
             Decision::Drop
             | Decision::Copy
             | Decision::Member(_)
@@ -118,8 +118,8 @@ impl Keys {
     }
 }
 
-/// The identification of an IPv4 packet. 0 counts as no identification: hosts write 0 if nobody
-/// must distinguish the packets (RFC 6864). About a fifth of all packets have 0.
+/// The identification of an IPv4 packet. 0 counts as none, because hosts may write 0 into packets
+/// that are never fragmented (RFC 6864). About a fifth of all packets have the value 0.
 fn identification(frame: &Frame<'_>) -> Option<u16> {
     match Layers::of(frame).ip()?.header {
         Header::V4(header) => Some(header.id()).filter(|id| *id != 0),
@@ -156,7 +156,8 @@ mod tests {
         frames::ethernet(0x0800, &packet)
     }
 
-    /// By how much the busiest of eight nodes exceeds the mean, if a few of many flows are large.
+    /// How many packets more than the mean the busiest of eight nodes gets, divided by the mean. A
+    /// few flows are large.
     fn imbalance(key: Key) -> f64 {
         const PACKETS: u64 = 200_000;
         let mix = fanpcap_gen::Description {
@@ -168,8 +169,8 @@ mod tests {
         let mut nodes = [0_u32; 8];
         for number in 0..PACKETS {
             let mut bytes = pool.frame(number);
-            // A counter in place of the identification; a fifth of the values are 0. Another word
-            // of the payload varies like TCP's numbers.
+            // The packet gets a counter as its identification, or 0 in a fifth of the packets. Four
+            // bytes of the payload vary like TCP's sequence numbers.
             let id = if number % 5 == 0 { 0 } else { number as u16 };
             bytes[18..20].copy_from_slice(&id.to_be_bytes());
             if let Some(word) = bytes.get_mut(38..42) {

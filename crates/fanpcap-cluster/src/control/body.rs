@@ -29,13 +29,13 @@ pub enum Body {
     TopologyUpdate(Revision, Box<Topology>),
     /// A node is alive.
     Heartbeat(Member, Term),
-    /// To a node: the node is refused. To the operator: there are too many changes of this kind.
+    /// Sent to a node: a refusal. Sent to the operator: too many changes of this kind exist.
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
-    /// The message with this session and sequence may be a repeat. Its sender must send it again.
+    /// The message with this session and sequence may be a repeat: its sender must send it again.
     Challenge([u64; 2]),
-    /// A node captures by the topology of this revision. To the operator: the change is made.
+    /// A node captures by the topology of this revision. Sent to the operator: the change is made.
     Acknowledge(u64),
     /// This node leaves.
     Leave(NodeId),

@@ -39,7 +39,7 @@ pub struct CoordinatorSettings {
     pub others: Vec<SocketAddr>,
     /// The address to which the active coordinator is announced, for nodes that don't know it.
     pub multicast: Option<SocketAddr>,
-    /// The selection, the analyzers and the filter, and the drained nodes and weights at the start.
+    /// The desired state. Its drained nodes and weights count only until a state is stored.
     pub desired: DesiredState,
     /// The time between pulses of the active coordinator.
     pub pulse: Duration,
@@ -51,10 +51,10 @@ pub struct CoordinatorSettings {
     pub announce: Duration,
     /// A node that is silent for this time is offline (the paper: 15 s).
     pub offline: Duration,
-    /// How long a new leader waits for nodes before it plans. This must be longer than the time
-    /// between a node's attempts to join. If the leader knows nodes, the time begins when it hears
-    /// the first of these nodes. The time ends early when the leader has heard all of them. If a
-    /// node follows a newer topology, the leader waits up to `offline` for that topology.
+    /// How long a new leader waits for nodes before it plans. This wait must be longer than the
+    /// time between a node's attempts to join. If the leader knows nodes, the wait begins when the
+    /// leader hears the first of these nodes, and ends early when the leader has heard all of them.
+    /// If a node follows a newer topology, the leader waits up to `offline` for that topology.
     pub settle: Duration,
     /// How long the leader waits for an acknowledgement before it sends the topology again.
     pub retry: Duration,

@@ -21,7 +21,7 @@ impl Outbox {
         }
     }
 
-    /// Seals a message, and adds its datagrams.
+    /// Seals a message, and queues its datagrams.
     pub(super) fn say(
         &mut self,
         by: &mut Endpoint,

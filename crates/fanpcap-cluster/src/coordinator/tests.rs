@@ -68,7 +68,7 @@ impl TestCluster {
             .expect("a live node")
     }
 
-    /// All live nodes except these capture by the present topology.
+    /// Lets all live nodes except `late` acknowledge the present topology.
     fn acknowledge_but(&mut self, late: &[u32]) {
         let revision = self.view.topology.as_ref().map(|(revision, _)| *revision);
         for live in &mut self.view.live {
@@ -205,10 +205,11 @@ fn a_death_in_a_union_gives_it_another_goal() {
     let owners = lab.topology().owners.clone();
     lab.lose(5);
     lab.run(200);
-    // Node 5 has captured nothing yet, so the old table returns without another union.
+    // Node 5, the new owner, has captured nothing yet. So the topology gets the old owners again,
+    // without another union.
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.topology().owners, owners);
-    // Time passes, so that the next death does not look like the same event.
+    // Time passes, so that the coordinator does not take this death and the next one for one event.
     lab.run(5000);
     lab.view.desired.weights.insert(NodeId(1), 3);
     lab.run_but(300, &[1]);
@@ -227,7 +228,7 @@ fn a_new_owner_that_has_just_acknowledged_replaces_no_dead_owner_yet() {
     lab.view.desired.weights = [(NodeId(1), 3), (NodeId(3), 3)].into();
     lab.run_but(100, &[1, 3]);
     lab.lose(2);
-    // Node 1 acknowledges 50 ms later, and node 2 counts as dead 50 ms after that.
+    // Node 1 acknowledges in the first step of 50 ms. Node 2 counts as dead one step later.
     lab.run_but(250, &[3]);
     assert_eq!(lab.stages(), [Stage::Union]);
     lab.run_but(150, &[3]);
@@ -273,7 +274,7 @@ fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
     lab.run(2000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.changes[0].lost, [NodeId(2), NodeId(3)]);
-    // The two dead nodes do not count as absent when the next node dies.
+    // Nodes 2 and 3 were replaced. So they no longer count as absent when node 4 dies.
     lab.lose(4);
     lab.run(2000);
     assert_eq!(lab.stages().len(), 4);
@@ -303,7 +304,8 @@ fn nodes_that_go_one_after_the_other_count_together() {
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     lab.join(1);
     lab.run(10_000);
-    // Node 1 is back, so this is no mass absence, and node 2 counts as dead.
+    // Only node 2 is still absent. The absence of one node is no mass absence, so node 2 counts as
+    // dead.
     assert_eq!([lab.share(1), lab.share(2), lab.share(3)], [2048, 0, 2048]);
 }
 
@@ -424,12 +426,13 @@ fn a_topology_that_is_no_good_is_not_written_over() {
     assert_eq!(lab.stages(), []);
 }
 
-/// A node captures by a newer topology than the coordinator's, and no process has that topology.
+/// A node captures by a newer topology than the coordinator's, but no process has the newer
+/// topology any more.
 #[test]
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
     let mut lab = TestCluster::with(&[1, 2]);
     let before = lab.topology().clone();
-    // The topology is written again even if no node has a weight.
+    // Both nodes are drained: the topology is written again even if no node may get buckets.
     lab.view.desired.drained = [NodeId(1), NodeId(2)].into();
     lab.run(100);
     assert_eq!(lab.stages(), []);

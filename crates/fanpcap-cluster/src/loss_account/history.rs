@@ -20,7 +20,7 @@ pub struct PortHistory {
     pub packets: i64,
 }
 
-/// Notes the present verdict on a run's port. The newest line is at the end.
+/// Notes the present verdict on the port of `run`'s node. The newest line is at the end.
 pub(super) fn note(history: &mut Vec<PortHistory>, run: &mut CounterRun, time: u64) {
     let (node, verdict) = (run.node, run.named(time));
     let known = history.iter().position(|port| port.node == node);

@@ -17,7 +17,7 @@ pub(super) type Flags = [bool; BUCKETS];
 struct KnownTopology {
     revision: Revision,
     topology: Topology,
-    /// Whether the previous topology and this one show all buckets that nodes had in between.
+    /// Whether this topology and the previous one show each bucket that a node had in between.
     follows: bool,
 }
 
@@ -57,17 +57,17 @@ impl Ownership {
         (is_same || newer.is_some_and(|newer| self.topologies[newer].follows)).then_some(at)
     }
 
-    /// Whether the buckets of nodes that followed `revision` are known.
+    /// Whether the buckets of the nodes that followed the topology `revision` are known.
     pub(super) fn knows(&self, revision: Revision) -> bool {
         self.position(revision).is_some()
     }
 
-    /// The buckets that a node may have had by `since` and newer topologies; `None` for any.
+    /// The buckets that a node may have had from `since` on; `None` if it may have had any bucket.
     pub(super) fn since(&self, node: NodeId, since: Revision) -> Option<Box<Flags>> {
         self.from(node, self.position(since)?)
     }
 
-    /// The buckets that a node may have had by all known topologies; `None` if it may have had any.
+    /// The buckets that a node may have had by known topologies; `None`: perhaps any bucket.
     pub(super) fn ever(&self, node: NodeId) -> Option<Box<Flags>> {
         self.from(node, 0)
     }
@@ -89,10 +89,10 @@ impl Ownership {
     }
 }
 
-/// Whether these two topologies show all buckets that nodes had between them. Another topology may
-/// lie between the two, if each node that it gave a bucket kept the bucket.
+/// Whether these two topologies show each bucket that a node had in between. One unknown topology
+/// may lie between them, if each node that got a bucket by it has the bucket in `after`.
 fn is_next(before: &Topology, after: &Topology) -> bool {
-    // After a fork, `before` may not be the topology that `after` replaced.
+    // After a fork, `after` may have replaced another topology than `before`.
     let keeps = |bucket: usize| {
         let owner = after.owners[bucket];
         let new_owners = before.new_owners.as_ref();
@@ -169,7 +169,7 @@ mod tests {
     fn a_topology_that_was_not_seen_may_have_given_any_bucket_to_any_node() {
         let mut ownership = Ownership::default();
         ownership.follow(Revision(1), topology(1, 0, None));
-        // A topology is missing between these two. It may be a union with another new owner.
+        // The topology between these two was missed. It may be a union with another new owner.
         ownership.follow(Revision(3), topology(3, 0, Some(2)));
         assert_eq!(had(&ownership, 1), [None; 3]);
         assert_eq!(had(&ownership, 2), [None; 3]);

@@ -28,7 +28,7 @@ const COUNT_AT: usize = 72;
 const MARK: u16 = 0x8000;
 const BUCKET: u16 = 0x0fff;
 
-/// A batch's topology, numbers and link type.
+/// The topology, the sequence numbers and the link type of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The topology by which the node captured.
@@ -109,7 +109,7 @@ impl<'a> Batch<'a> {
         self.count == 0
     }
 
-    /// The first record's stamp. For an empty batch, the time when the batch was made.
+    /// The time stamp of the first record. For an empty batch, the time when the batch was made.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -204,7 +204,7 @@ impl BatchBuilder {
     }
 
     /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
-    /// empty batch is shortened. If the record needs another batch, returns the present one.
+    /// empty batch is shortened. If the record needs a new batch, returns the batch so far.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

@@ -29,7 +29,8 @@ pub(crate) struct Machine {
     /// The machine stands still until this time: neither the kernel nor the agent works.
     pub(crate) frozen: Time,
     pub(crate) agent: Option<Node>,
-    /// The number of agents so far. Messages to an earlier agent are lost.
+    /// The number of agents that this machine has started. Messages to agents that have ended are
+    /// lost.
     pub(crate) run: u64,
     /// The agent stands still until this time, but the kernel works.
     pub(crate) stopped: Time,

@@ -1,8 +1,8 @@
 //! Judges a run: every packet has one owner, or is a counted double or a counted loss.
 //!
-//! No packets are generated. For each bucket the proof computes the times at which a packet could
-//! be missed, if each node processes it up to [`SKEW`] later than the first node. A packet of the
-//! time `t` is certainly captured if some node captures its bucket from `t` to `t + SKEW`.
+//! No packets are generated. For each bucket, the proof computes the times at which a packet could
+//! be missed. Nodes process the same packet at different times, at most [`SKEW`] apart. A packet of
+//! the time `t` is certainly captured if some node captures its bucket from `t` to `t + SKEW`.
 
 mod branches;
 pub(crate) mod lineage;
@@ -20,7 +20,8 @@ use crate::machines::Machine;
 use crate::run_plan::{END, OVER, RunKind, RunPlan};
 use crate::store::Time;
 
-/// How much later than another node a node may process a packet. This is the longest measured time.
+/// The maximum time between the first and the last node that process a packet. It is the longest
+/// measured time.
 const SKEW: Time = 100_000;
 
 /// How a run broke its promises.
@@ -85,10 +86,11 @@ pub(crate) struct Verdict {
     pub(crate) is_lossy: bool,
     /// The longest time in which packets were lost.
     pub(crate) longest: Time,
-    /// The longest loss in a fork while the owners of all its branches worked; 0 if there was none.
+    /// In a fork, the longest time in which packets were lost although the owners of all branches
+    /// worked; 0 if none were lost.
     pub(crate) forked: Time,
-    /// The longest loss while the owner's machine had started again and captured by an older
-    /// topology than before; 0 if there was none.
+    /// The longest time in which packets were lost because the owner's machine had restarted and
+    /// captured by an older topology than before; 0 if none were lost.
     pub(crate) stale: Time,
     /// How long after the end of all faults the last node changed its topology.
     pub(crate) settled: Time,
@@ -103,7 +105,8 @@ pub(crate) enum End<'a> {
     Nobody,
 }
 
-/// The indices of the topologies that are in force from a time on. In a fork there are several.
+/// From the time `from` on, the topologies with the indices `heads` are in force. In a fork there
+/// are several.
 #[derive(Debug)]
 pub(crate) struct Era {
     pub(crate) from: Time,
@@ -115,7 +118,8 @@ pub(crate) struct Run<'a> {
     pub(crate) machines: &'a [Machine],
     pub(crate) topologies: Vec<&'a Topology>,
     pub(crate) eras: Vec<Era>,
-    /// For each machine, when it captured by an older topology than before its last start.
+    /// For each machine, the times in which it captured by an older topology than before its last
+    /// restart.
     pub(crate) stale: Vec<Spans>,
     pub(crate) end: End<'a>,
 }
@@ -205,7 +209,7 @@ fn last_change(machines: &[Machine]) -> Time {
     segments.map(|segment| segment.from).max().unwrap_or(0)
 }
 
-/// When the capture begins: all owners of the first topology have a table.
+/// The time when the capture begins, because all owners of the first topology have a table.
 fn began(run: &Run<'_>, tables: &[Vec<u8>], serving: &[Spans]) -> Time {
     let first = run.eras.first().map_or(&[][..], |era| &era.heads);
     let first = first.iter().flat_map(|head| &tables[*head]);
@@ -265,7 +269,7 @@ fn owners(run: &Run<'_>, tables: &[Vec<u8>], bucket: usize) -> Owners {
     owners
 }
 
-/// When the branches of a fork had different owners of a bucket.
+/// The times in which a bucket had different owners in the branches of a fork.
 fn forks(owners: &Owners) -> Spans {
     let forks = owners.iter().filter(|(.., nodes)| nodes.len() > 1);
     forks
@@ -273,12 +277,13 @@ fn forks(owners: &Owners) -> Spans {
         .collect()
 }
 
-/// When the machine captured by an assignment that `is` accepts.
+/// The times in which the machine captured by an assignment for which `is` returns true.
 fn spans(machine: &Machine, is: impl Fn(&Assignment) -> bool) -> Spans {
     let mut spans = Spans::new();
     for (at, segment) in machine.segments.iter().enumerate() {
         let next = machine.segments.get(at + 1);
-        // The last assignment of a run lasts beyond the end.
+        // A machine's last assignment lasts beyond the end of the run, so that `eroded` cuts
+        // nothing before the end.
         let to = next.map_or(END + 2 * SKEW, |next| next.from);
         if !segment
             .assignment
@@ -295,7 +300,7 @@ fn spans(machine: &Machine, is: impl Fn(&Assignment) -> bool) -> Spans {
     spans
 }
 
-/// The spans, each without its last [`SKEW`].
+/// Shortens each span by [`SKEW`] at its end.
 fn eroded(spans: Spans) -> Spans {
     let long = spans.into_iter().filter(|(from, to)| to - from > SKEW);
     long.map(|(from, to)| (from, to - SKEW)).collect()
@@ -349,8 +354,9 @@ fn within(spans: &Spans, others: &Spans) -> Spans {
     beyond(spans, &beyond(spans, others))
 }
 
-/// When packets were missed although the owner worked. In a fork, the owners of all branches must
-/// work. If the owner changes before the last node has processed the packet, both owners must work.
+/// The times in which packets were missed although the bucket's owner worked. In a fork, a packet
+/// counts only if the owners of all branches worked. If the owner changes before the last node has
+/// processed the packet, it counts only if both owners worked.
 fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     let mut excused: Vec<Spans> = captured.iter().cloned().map(eroded).collect();
     for (from, to, nodes) in owners {
@@ -363,7 +369,8 @@ fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     gaps(union(excused), began, END)
 }
 
-/// When a bucket's owner captured by an older topology than before its last start.
+/// The times in which a bucket's owner captured by an older topology than before its machine's last
+/// restart.
 fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     let mut spans = Spans::new();
     for (from, to, nodes) in owners {
@@ -421,7 +428,7 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
     match run.end {
         End::Stands(last) if last.is_some_and(is_stable) => {}
         End::Nobody if !run.machines.iter().any(is_held) => return Ok(()),
-        // Until a node with a weight lives, a kernel may still capture by the lost topology.
+        // A kernel may capture by the lost topology until a node with a weight is alive again.
         End::Nobody => least = 0,
         End::Stands(_) => return Err(Broken::Unfinished),
     }

@@ -1,4 +1,4 @@
-//! The run of a cluster on a store: events in the order of their time.
+//! Simulates a cluster that uses a store: handles events in the order of their time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -97,7 +97,7 @@ impl StoreSimulation {
         simulation
     }
 
-    /// The run for the proof: each topology is in force until the next one is written.
+    /// Returns the run for the proof. Each topology is in force until the next one is written.
     pub(crate) fn judged(&self) -> Run<'_> {
         let history = self.store.history.iter();
         let topologies: Vec<&Topology> = history.map(|(_, _, topology)| &**topology).collect();
@@ -361,7 +361,8 @@ impl StoreSimulation {
             }
             return;
         }
-        // A view may be up to a few steps old.
+        // A real coordinator's view may be a few steps old, so in one of four cases the view stays
+        // as it is.
         if self.random.one_in(4) {
             return;
         }

@@ -6,7 +6,8 @@ use fanpcap_cluster::NodeEvent;
 use crate::network::{Network, coordinator_at, node_at};
 use crate::{SECOND, live, settled};
 
-/// The leader can still send. The new leader notices that a node has died meanwhile.
+/// The leader can send, but receives nothing. A node dies at the same time, and the new leader
+/// notices the death.
 #[test]
 fn a_leader_that_hears_nothing_is_replaced_within_six_seconds() {
     for seed in 0..40 {
@@ -77,7 +78,8 @@ fn a_leader_with_one_node_and_no_standby_leads_on() {
     leads_on(&mut network, leader, 60);
 }
 
-/// A leader starts again, and the nodes do not reach the coordinators that lead after it.
+/// The leader restarts. The nodes reach this coordinator, but not the coordinators that led during
+/// the restart.
 #[test]
 fn nodes_of_a_deposed_leader_ask_it_to_lead() {
     for (seed, coordinators) in [(35, 2), (36, 2), (37, 3), (38, 3)] {

@@ -1,4 +1,5 @@
-//! Operators' changes are kept after a failure. A delayed change does not undo a newer one.
+//! If a coordinator fails, the operators' changes are kept. A delayed change does not undo a newer
+//! one.
 
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Reply, Request, Role};

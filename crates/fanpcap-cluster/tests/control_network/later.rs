@@ -1,4 +1,5 @@
-//! A topology of a later version. Participants that can't read it say so, and none replaces it.
+//! A topology that a later version has written. Participants that can't read this topology say so,
+//! and none of them replaces it.
 
 use fanpcap_cluster::control::{Body, Reply, Request};
 use fanpcap_cluster::{ANALYZERS, NodeEvent, NodeId, Revision, Topology, WriteError};
@@ -8,7 +9,8 @@ use crate::network::{Network, coordinator_at, topology};
 use crate::troubles::forge;
 use crate::{SECOND, settled};
 
-/// A topology with too many analyzers to be read. It stands for a topology of a later version.
+/// A topology that can't be read, because it has too many analyzers. In these tests it stands for a
+/// topology of a later version.
 fn later() -> Box<Topology> {
     Box::new(Topology {
         analyzers: vec![coordinator_at(8); ANALYZERS + 1],
@@ -16,7 +18,8 @@ fn later() -> Box<Topology> {
     })
 }
 
-/// Starts a coordinator that has such a topology. Returns the topology's revision.
+/// Starts a coordinator whose stored topology can't be read: see `later`. Returns the topology's
+/// revision.
 fn start_later(network: &mut Network, at: usize) -> Revision {
     let mut state = network.coordinators[at].stored.clone();
     let topology = state.as_mut().map(|state| &mut state.topology);
@@ -33,7 +36,7 @@ fn unreadable(network: &Network, at: usize) -> Option<Revision> {
     network.coordinators[at].end.as_ref()?.unreadable()
 }
 
-/// The revision of the topology that a coordinator takes for the cluster's.
+/// The revision of the topology in a coordinator's view.
 fn known(network: &mut Network, at: usize) -> Option<Revision> {
     let now = network.now;
     let view = network.coordinators[at].end.as_mut()?.view(now);
@@ -90,7 +93,7 @@ fn a_standby_that_cannot_read_the_topology_leaves_the_lead_to_others() {
     network.start_coordinator(leader);
     network.run(8 * SECOND);
     assert_eq!(network.leaders(), [leader]);
-    // The leader is gone for long. The coordinator that leads instead plans nothing, but reports
+    // The leader is gone for 30 s. The standby, which leads meanwhile, plans nothing, but reports
     // the status.
     network.coordinators[leader].end = None;
     network.run(30 * SECOND);
@@ -118,7 +121,8 @@ fn a_leader_resigns_if_another_shows_a_topology_that_it_cannot_read() {
         network.run(10 * SECOND);
         assert_eq!(network.leaders(), [other], "seed {seed}");
         assert_eq!(known(&mut network, other), Some(revision));
-        // After a readable topology, no coordinator has an unreadable one.
+        // After the leader writes a topology that all can read, the other coordinator reports no
+        // unreadable one.
         let next = network.write(other).expect("it leads");
         network.run(5 * SECOND);
         assert_eq!(unreadable(&network, 1 - other), None);

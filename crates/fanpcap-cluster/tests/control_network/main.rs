@@ -263,8 +263,8 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     );
     let end = network.coordinators[leader].end.as_ref().expect("alive");
     assert!(end.refused(Cause::Replay) > 20);
-    // Then the attacker sends them to participants that have just started and remember nothing. All
-    // other participants are gone.
+    // Then the attacker sends these datagrams to a coordinator and a node that have just started
+    // and remember nothing. All other participants are gone.
     network.nodes.iter_mut().for_each(|node| node.end = None);
     network
         .coordinators

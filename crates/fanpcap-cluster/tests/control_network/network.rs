@@ -168,7 +168,7 @@ impl Network {
         self.coordinators[at].end = Some(end);
     }
 
-    /// Starts a node's agent. It has only its node id and its machine's boot.
+    /// Starts a node's agent, which knows only its node id and the boot number of its machine.
     pub(crate) fn start_node(&mut self, at: usize) {
         let node = 1 + u32::try_from(at).expect("few");
         self.start_node_as(at, node);

@@ -34,7 +34,7 @@ const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection is closed if the other side sends nothing for this long: the node may be gone. A
-/// live node sends its counts every second, and connects again.
+/// live node sends its counts every second, and makes a new connection if this one was closed.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Maximum number of connections that may wait to be accepted. The kernel drops further
@@ -51,7 +51,7 @@ pub(super) enum Content {
 }
 
 /// A message from a node. `lacks` holds the number of the first batch that the analyzer lacks. The
-/// connection's thread reads this number, and acknowledges the batches before this batch.
+/// connection's thread acknowledges all batches with lower numbers.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) content: Content,
@@ -102,7 +102,7 @@ fn accept(listener: &TcpListener, intake: &IntakeShared) {
         // This handle ends the connection when its slot is given to another connection.
         let own = |(stream, from): (TcpStream, _)| Ok((stream.try_clone()?, stream, from));
         let Ok((end, stream, from)) = accepted.and_then(own) else {
-            // For example, the process has no free descriptors.
+            // Accepting fails, for example, if the process has no free descriptors.
             thread::sleep(LOOK);
             continue;
         };
@@ -116,7 +116,7 @@ fn accept(listener: &TcpListener, intake: &IntakeShared) {
         let begun = start("connection", move || {
             let mut slot = slot;
             let served = serve(stream, &mut slot, &of_thread);
-            // A displaced connection is counted where it is displaced.
+            // A displaced connection is already counted, where its slot was taken.
             if let Some(ended) = served.err().filter(|_| !slot.is_displaced()) {
                 of_thread.refused.count(&ended, from);
             }
@@ -160,7 +160,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
         if !rest.is_empty() && !fill(&mut stream, rest, None, until).map_err(failed)? {
             return Err(Ended::Broken);
         }
-        // The key or certificate was replaced. Nodes with the new key or certificate connect again.
+        // The key or certificate was replaced. Nodes that have the new one connect again.
         if tls.as_ref().map(Arc::as_ptr) != intake.keyring.tls().as_ref().map(Arc::as_ptr) {
             return Ok(());
         }
@@ -220,8 +220,8 @@ impl Acks {
     }
 }
 
-/// Fills a buffer from a connection; with `until`, only until that time. Returns whether any bytes
-/// came. Until the first byte comes, waits for at most [`IDLE`] and sends acknowledgements.
+/// Fills a buffer from a connection, or fails at the time `until`. Returns whether any bytes came.
+/// Until the first byte comes, waits for at most [`IDLE`] and sends acknowledgements.
 fn fill(
     stream: &mut Channel,
     buffer: &mut [u8],

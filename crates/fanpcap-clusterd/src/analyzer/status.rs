@@ -50,7 +50,7 @@ impl Status {
         self.ages.iter().copied().filter(|(_, age)| *age > LACKING)
     }
 
-    /// Records that were lost on the way: the total, and the number of each live node.
+    /// The total of the records that were lost on the way, and then the loss of each live node.
     fn export(&self) -> String {
         let mut text = self.counters.export_lost.to_string();
         let nodes = self.missing.iter().filter(|(_, lost)| **lost > 0);
@@ -103,7 +103,7 @@ impl Status {
         line + "\n"
     }
 
-    /// Problems that an operator must solve, and how much the nodes' times differ.
+    /// Problems that an operator must solve, and how far the nodes' clocks differ.
     pub(super) fn warnings(&self) -> Vec<String> {
         let counters = &self.counters;
         let counts = [

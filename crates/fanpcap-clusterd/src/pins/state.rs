@@ -7,8 +7,8 @@ use fanpcap_cluster::Revision;
 pub(crate) struct AgentState {
     /// The BPF program and its maps; `None` before the first BPF program.
     pub(crate) set: Option<ProgramSet>,
-    /// Topologies by the marks of their tables: the topology that the agent last prepared to switch
-    /// to, and the topology before it. The agent may have died before it switched.
+    /// The marks and topologies of two tables: the table in use, and the table that the agent
+    /// prepared last. The agent may have died before it switched to the prepared table.
     pub(crate) loaded: Vec<(u32, Revision)>,
     /// Whether an agent has made the device promiscuous; `false` if it was promiscuous before.
     pub(crate) promiscuous: bool,
@@ -19,7 +19,8 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code without the filter. If it differs, the code is replaced.
+    /// A hash of the BPF program's code without the filter. A program with another hash replaces
+    /// it.
     pub(crate) code: u64,
     /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,
@@ -96,7 +97,7 @@ impl AgentState {
                 }
                 ["promiscuous"] => state.promiscuous = true,
                 ["set" | "filter" | "loaded" | "promiscuous", ..] => return None,
-                // A line of a later build. Files that this build must not read begin differently.
+                // A later build's line. Files that need a later build have another first line.
                 _ => {}
             }
         }

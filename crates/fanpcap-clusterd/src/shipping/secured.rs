@@ -25,7 +25,7 @@ pub(super) struct Reader {
 }
 
 impl Secured {
-    /// Performs the TLS handshake with the server at this address. The stream's time limits apply.
+    /// Performs the TLS handshake with the server at this address, within `stream`'s time limits.
     pub(super) fn open(
         stream: &TcpStream,
         server: IpAddr,

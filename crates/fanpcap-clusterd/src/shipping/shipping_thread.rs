@@ -28,18 +28,18 @@ const BURST: usize = 64;
 /// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time between the first attempts to connect. It is short because strangers may take an
-/// analyzer's slots for only a moment.
+/// The time between the first attempts to connect. It is short, because slots that strangers have
+/// taken are free again after a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
 /// The number of attempts with [`FIRST_RETRY`] between them.
 const FIRST_ATTEMPTS: u32 = 20;
 
-/// The time between further attempts.
+/// The time between attempts after [`FIRST_ATTEMPTS`] attempts have failed.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// If nothing is acknowledged for this long, the connection is closed. When the thread must end, it
-/// waits this long and then gives up the remaining batches.
+/// If the analyzer acknowledges nothing for this long, the thread closes the connection. A thread
+/// that must end waits this long for acknowledgements, and then gives up the remaining batches.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A batch to send: its number, its number of records, and its bytes.
@@ -53,7 +53,7 @@ pub(super) struct SentBatch {
 /// What the thread and its queue share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The newest report; `None` when it was sent.
+    /// The newest report; `None` after the report was sent.
     pub(super) report: Mutex<Option<Arc<Report>>>,
     /// Batches that wait for an acknowledgement.
     pub(super) held: AtomicUsize,
@@ -109,7 +109,7 @@ impl ShippingThread {
     }
 
     /// Sends batches until the queue is gone, and then the remaining batches. If `ends` is set,
-    /// this lasts for at most [`PATIENCE`]. Returns the number of unacknowledged records.
+    /// gives them up after [`PATIENCE`]. Returns the number of unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;
@@ -186,8 +186,8 @@ impl ShippingThread {
             self.hang_up(ConnectionError(CLOSED.to_owned()));
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
-            // The connection counts as accepted when the analyzer has acknowledged a batch, or has
-            // not ended the connection for this long.
+            // The analyzer has accepted the connection if it has acknowledged a batch, or if the
+            // connection has lasted longer than [`PATIENCE`].
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
                 self.failed = 0;

@@ -30,7 +30,7 @@ const PKCS8: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];
 
-/// The TLS configurations of both sides. Each side shows the first key, and accepts both keys.
+/// The TLS configurations of both sides. Each shows `keys.current` and also accepts `keys.other`.
 pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error> {
     let provider = Arc::new(ring::default_provider());
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))

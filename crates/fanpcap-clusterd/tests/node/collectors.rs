@@ -1,5 +1,5 @@
 //! Four collectors of other projects receive an analyzer's exports at the same time. Their data
-//! must be what was sent and what the analyzer has, also after a restart.
+//! must be what was sent and what the analyzer has, also after the collectors' restart.
 
 mod sent;
 mod kinds;
@@ -50,7 +50,7 @@ fn collectors_of_others_count_what_was_sent_before_and_after_their_restart() {
     .unwrap();
 }
 
-/// The collectors that are installed. The others are skipped, and the reason is printed.
+/// The collectors that are installed. For each missing collector, prints why it is skipped.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn installed() -> Vec<Kind> {
     let mut kinds = Kind::ALL.to_vec();
@@ -69,7 +69,7 @@ struct Cluster {
     stage: Stage,
     kinds: Vec<Kind>,
     analyzer: Option<Program>,
-    /// Sums of the frames that were sent and that the analyzer has.
+    /// Sums of the sent frames that have reached the analyzer.
     sums: Sums,
 }
 
@@ -151,8 +151,9 @@ impl Cluster {
         lost(&state).context("a count")
     }
 
-    /// Waits until the number of lost messages stays the same for 2.5 s. Until then, the last
-    /// message may be up to half a second late, and the analyzer's state up to one second old.
+    /// Waits until the number of lost messages stays the same for 2.5 s. This is enough, because
+    /// the last message is at most half a second late, and the analyzer's state at most one second
+    /// old.
     fn await_lost(&self) -> Result<u64> {
         let mut last = 0;
         await_for("lost messages", LIMIT, || {
@@ -162,8 +163,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until the collectors that count options records have the records for each bucket of
-    /// each node. Such a collector also has the templates.
+    /// Waits until each collector that counts options records has the records for all buckets of
+    /// all nodes. Such a collector also has the templates.
     fn await_options(&self, collectors: &[Collector]) -> Result<()> {
         for collector in collectors {
             let wait = await_for("records of options", LIMIT, || {
@@ -175,7 +176,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops the collectors, which must have written these frames.
+    /// Stops the collectors, and checks that each has written the frames of `sums`.
     fn compare(&self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
         collectors.iter().try_for_each(|it| it.await_read(sums))?;
         // A collector's own processes may still be passing data to each other.
@@ -220,8 +221,8 @@ impl Cluster {
         Ok(sums)
     }
 
-    /// Stops the analyzer and the collectors. Each collector must have written these frames, and
-    /// the analyzer must have the same frames.
+    /// Stops the analyzer and the collectors. Checks that each collector has written the frames of
+    /// `sums`, and the analyzer the frames of the whole test.
     fn end(mut self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
         let (log, out) = self.analyzer.take().context("the analyzer")?.stop("TERM")?;
         let last: Value = serde_json::from_str(out.lines().last().context("a state")?)?;
@@ -256,7 +257,8 @@ fn lost(state: &Value) -> Option<u64> {
 }
 
 /// Waits until the collector has the nodes' last statistics, which the analyzer exports when it
-/// ends. They must show the same packets and losses as the analyzer's last state.
+/// ends. The statistics must show the same packets and losses as `state`, the analyzer's last
+/// state.
 fn await_statistics(collector: &Collector, state: &Value) -> Result<()> {
     let mut last = Value::Null;
     let wait = await_for("statistics", LIMIT, || {

@@ -1,4 +1,4 @@
-//! Distribution mode: tcpdump behind the selection gets this node's packets.
+//! In distribution mode, a node's tcpdump gets the packets that the node's selection passes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 

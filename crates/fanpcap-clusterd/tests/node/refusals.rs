@@ -102,7 +102,7 @@ fn a_selection_that_the_device_refuses_is_told_once_and_tried_again() {
         stage.start_with(0, &["-i", "narrow"])?;
         stage.await_output(0, "attaching the selection to narrow")?;
         stage.await_output(0, "topology 1 is not loaded; trying again")?;
-        // In this time the agent tries three times.
+        // In this time the agent tries to load the topology three times, without a new message.
         thread::sleep(Duration::from_millis(3500));
         let lines = stage.output(0).matches("narrow").count();
         ensure!(lines == 2, "{}", stage.output(0));

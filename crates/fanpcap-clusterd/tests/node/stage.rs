@@ -12,8 +12,8 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, WIRE};
 use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 
-/// About a third of 6000 packets. All TCP packets of a flow have the same identification, so half
-/// of the packets are in few buckets.
+/// Bounds for a third of 6000 packets. The bounds are wide: all TCP packets of a flow have the same
+/// identification, so half of the packets are in few buckets.
 pub(crate) const SHARE: std::ops::Range<usize> = 1500..2500;
 
 /// A mirror port with nodes. Each node has an agent and a tcpdump.
@@ -47,7 +47,8 @@ impl Stage {
         let scratch = Scratch::new()?;
         let ids: Vec<String> = (0..count).map(id).collect();
         let nodes = ids.join(", ");
-        // The traffic has so few flows that shares by flow would be unequal.
+        // The nodes select by packet: the traffic has so few flows that shares by flow would be
+        // unequal.
         let text = format!(
             "cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\nselect = packet\n"
         );
@@ -171,7 +172,7 @@ impl Stage {
         fs::read_to_string(self.log(node)).unwrap_or_default()
     }
 
-    /// The messages of another process, which go to the file `name`.
+    /// What another process has printed into the file `name`.
     pub(crate) fn said_by(&self, name: &str) -> String {
         fs::read_to_string(self.scratch.file(name)).unwrap_or_default()
     }

@@ -60,7 +60,7 @@ pub struct CoordinatorLink {
     /// The revision of a topology that this version can't read. Meanwhile this coordinator does not
     /// stand for election: a coordinator of another version may be able to read it.
     unreadable: Option<Revision>,
-    /// Why etcd refuses calls now, or why etcd was never in reach; `None` if neither is the case.
+    /// Why etcd refuses calls, or has not been in reach since the start; `None` if neither is so.
     denied: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl CoordinatorLink {
         self.unreadable
     }
 
-    /// Why etcd refuses calls now, or why etcd was never in reach; `None` if neither is the case.
+    /// Why etcd refuses calls, or has not been in reach since the start; `None` if neither is so.
     pub fn denied(&self) -> Option<&str> {
         self.denied.as_deref()
     }
@@ -222,7 +222,7 @@ impl CoordinatorLink {
     pub fn resign(&mut self) {
         self.term = None;
         if let Some((order, keeper)) = self.keeper.take() {
-            // The thread waits for this order. If it has panicked, it keeps no lease alive.
+            // If the thread has panicked, sending fails, and the thread keeps no lease alive.
             let _ = order.send(Order::End);
             let _ = keeper.join();
         }
@@ -295,7 +295,7 @@ impl Candidacy {
         }
     }
 
-    /// Withdraws, so that another coordinator leads. Without etcd, the lease ends by itself.
+    /// Gives the lead to another coordinator. If etcd is out of reach, the lease ends by itself.
     fn withdraw(&mut self) {
         if let Some(id) = self.lease.id.take() {
             let _ = self.lease.client.revoke(id);

@@ -140,7 +140,7 @@ impl Desired {
     }
 
     /// Lets `change` modify the operator's changes, stores them, and returns them. If another
-    /// client was faster, `change` is called again with the new value.
+    /// client has changed the value meanwhile, `change` is called again with the newer value.
     ///
     /// # Errors
     /// As in [`Desired::read`].

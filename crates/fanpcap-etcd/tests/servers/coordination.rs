@@ -114,7 +114,8 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
             let node = view.live.first();
             node.is_some_and(|node| node.announcement.boot == 1)
         })?;
-        // The node changes its key in etcd after it has sent its event.
+        // The node sends its event before it changes its key in etcd, so the test must wait for the
+        // notes.
         let await_notes = |what, are_they: fn(&[String]) -> bool| {
             await_for(what, Duration::from_secs(10), || {
                 let seen = look(&client(&etcd)?, &names(), &DesiredState::default())?;
@@ -217,7 +218,8 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
     })
 }
 
-/// The first coordinator is the oldest candidate. A candidate of a later version comes after it.
+/// The coordinator `first` stands for election first, and a coordinator of a later version stands
+/// second.
 #[test]
 #[ignore = "needs root: a network namespace"]
 fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<()> {
@@ -240,7 +242,8 @@ fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<
             matches!(&said[..], [one] if one.contains("can't be read")),
             "{said:?}"
         );
-        // The first coordinator must not stand for election again by itself.
+        // While the first coordinator can't read the topology, it must not become a candidate
+        // again.
         let begun = Instant::now();
         while begun.elapsed() < TTL * 2 {
             ensure!(!first.poll(Duration::from_millis(20))?.leads);

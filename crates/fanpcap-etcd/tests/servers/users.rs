@@ -1,5 +1,5 @@
-//! An etcd with users. Each user may write only its own keys. A client renews tokens that etcd has
-//! forgotten.
+//! An etcd with users. Each user may write only its own keys. If etcd has forgotten a client's
+//! token, the client gets a new one.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::cluster::{NODE, TTL, await_topology, await_view, coordinator, names, 
 /// operators.
 const PAGE: &str = include_str!("../../../../docs/etcd.md");
 
-/// Makes the roles of the page, and turns authentication on.
+/// Makes the roles by the commands of [`PAGE`], and turns authentication on.
 fn set_up(etcd: &Etcd) -> Result<()> {
     let commands = PAGE
         .lines()
@@ -118,7 +118,8 @@ fn a_node_may_write_no_topology_and_no_drains() -> Result<()> {
         for key in [names.node(NODE), names.topology()] {
             ensure!(is_denied(operator.put(&key, b"", 0)));
         }
-        // A watch without permission must be refused too, and must not only stay silent.
+        // etcd must also refuse a watch without permission: a silent watch would look like keys
+        // that do not change.
         ensure!(is_denied(node.watch(&names.all(), 1).map(|_| 0)));
         Ok(())
     })

@@ -1,4 +1,5 @@
-//! A collector for tests. It reads messages by the templates in them, and finds errors in them.
+//! A collector for tests. It reads messages by the templates that they contain, and finds errors in
+//! the messages.
 
 use std::collections::HashMap;
 

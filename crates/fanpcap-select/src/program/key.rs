@@ -16,8 +16,8 @@ const HEADER: i16 = -96;
 const LEN: i16 = -104;
 
 impl Program {
-    /// If the selection's key is not the packet's content, and the packet has the fields of the
-    /// key, jumps to `keyed` with the key. Counts packets that lack these fields.
+    /// If the nodes select by identification, and the packet has one, jumps to `keyed` with its
+    /// hash in r8. Counts packets that lack the fields of the selection's key.
     pub(super) fn own_key(&self, asm: &mut Assembler, keyed: Label) {
         let [none, ip] = asm.labels();
         match self.selection.key {
@@ -77,7 +77,7 @@ fn hash_of(asm: &mut Assembler, len: usize, initial: u32, done: Label) {
     asm.jump(done);
 }
 
-/// Writes the Ethernet addresses, and the bytes from the type (offset r8) on, into the key.
+/// Writes the key of a non-IP packet: the Ethernet addresses, and the bytes from the type (r8) on.
 fn link(asm: &mut Assembler) {
     let short = asm.label();
     asm.set(R2, 0);
@@ -101,7 +101,7 @@ fn v4(asm: &mut Assembler) {
     asm.jump_if(R9.at_most(R1), done);
     asm.alu(Op::Sub, R9, R1);
     payload(asm, PAYLOAD, KEY + 12);
-    // Nothing jumps to `cut`, because the walk has found a complete header.
+    // The walk has found a complete header, so at run time nothing jumps to `cut`.
     asm.bind(cut);
     asm.bind(done);
 }

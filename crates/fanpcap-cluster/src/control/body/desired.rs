@@ -26,7 +26,7 @@ pub enum OperatorChange {
     Weight(NodeId, Option<u16>),
 }
 
-/// [`OperatorChange::MOST`] other nodes have a change of this kind already.
+/// There are already [`OperatorChange::MOST`] other nodes with a change of this kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManyChanges;
 
@@ -58,7 +58,7 @@ impl OperatorChange {
     /// Applies the change to `desired`. Returns whether that changes `desired`.
     ///
     /// # Errors
-    /// Fails if more nodes than allowed would have changes of this kind. `desired` stays as it is.
+    /// Fails, and leaves `desired` as it is, if too many nodes would have changes of this kind.
     pub fn apply(&self, desired: &mut DesiredState) -> Result<bool, TooManyChanges> {
         let DesiredState {
             drained, weights, ..

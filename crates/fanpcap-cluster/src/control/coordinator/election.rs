@@ -13,14 +13,14 @@
 //!   coordinators. It may still be able to send, and its pulses would keep the others from leading.
 //!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
 //!   that can receive soon hears something.
-//! * A coordinator that can't read the cluster's topology waits longer, so that one that can read
-//!   the topology becomes a candidate first. It withdraws if it hears any other candidate. If it
-//!   leads nevertheless, it writes nothing.
-//! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
-//!   leader have asked the standby for a while. It must also serve more nodes than the leader does.
+//! * A coordinator that can't read the cluster's topology waits longer than the others, so that one
+//!   that can read the topology becomes a candidate first. As a candidate it withdraws if it hears
+//!   any other candidate. A leader that can't read the topology writes nothing.
+//! * If nodes that do not reach the leader ask a standby for a while, it becomes a candidate
+//!   despite the leader's pulses. It must also serve more nodes than the leader does.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
-//! hears both follows the one with the greater term. It sends this term to the other leader.
+//! hears both leaders follows the greater term, and sends this term to the other leader.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -41,7 +41,8 @@ const STEP: Duration = Duration::from_millis(50);
 pub(super) enum ElectionRole {
     /// The coordinator stands by. It has waited for a pulse since `heard`.
     Standby { heard: Duration },
-    /// The coordinator is a candidate. It leads if no objection comes until `until`.
+    /// The coordinator is a candidate. It leads at the time `until` if no other coordinator
+    /// objects.
     Candidate { leader: Leader, until: Duration },
     /// The coordinator leads. From `settled` on, it knows all nodes. It has asked nodes for the
     /// topology of the revision `asked`, which is newer than its own.
@@ -197,8 +198,8 @@ impl CoordinatorEnd {
         let state = &mut self.knowledge.state;
         let known = std::mem::take(&mut state.members);
         state.term = leader.term;
-        // An earlier process may have had the same term. The random number lets standbys
-        // distinguish that process's state from this one.
+        // An earlier process of this coordinator may have had the same term. By the random number,
+        // standbys distinguish the states of the two processes.
         state.number = self.endpoint.begin();
         state.desired.selection = self.settings.desired.selection;
         let analyzers = &self.settings.desired.analyzers;
@@ -241,7 +242,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits until a known node sends a message. Until then, the leader plans nothing.
+    /// Stops the leader's planning until one of its nodes sends a message.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
@@ -390,7 +391,8 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // The sender has heard the leader recently. If the leader has died, no pulse comes.
+            // Another coordinator has heard the leader recently. Waits for one pulse, because the
+            // leader may have died since.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }
@@ -421,7 +423,7 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // This standby can be a candidate again only after nodes have asked for a while.
+            // Nodes must ask for a while again before this standby becomes a candidate for them.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };

@@ -8,13 +8,13 @@ use crate::topology::Topology;
 /// What a coordinator knows of the cluster.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    /// The state for standbys. Its members are the nodes at the last synchronisation.
+    /// The state that standbys get, with the nodes as of the last synchronisation of standbys.
     pub(super) state: State,
     /// The term and the number of the state that was last stored.
     stored: (Term, u32),
     /// The number of the next list to send. It only grows, unlike the state's number.
     pub(super) transfers: u32,
-    /// The number of the topology's list among the lists that are sent.
+    /// The number of the list that carries the topology.
     pub(super) topologys: u32,
     /// The newest topology that others have and this version can't read.
     pub(super) unread: Option<Revision>,
@@ -47,7 +47,7 @@ impl Knowledge {
         self.unread.filter(|unread| Some(*unread) > self.revision())
     }
 
-    /// Counts a change of the state for standbys.
+    /// Counts a change of the state, so that standbys notice the change and get the new state.
     pub(super) fn count_change(&mut self) {
         self.state.number = self.state.number.wrapping_add(1);
         self.transfers = self.transfers.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Tests of the tables' marks, while updates arrive in the stream.
+//! Tests of the marks that tables get while topology updates arrive in the mirrored stream.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +14,9 @@ use super::*;
 
 const CLUSTER: u32 = 7;
 
-/// Takes devices over. A child process of another test has a copy of each lock until it runs its
-/// program. So a device may stay locked for a moment after its `Kernel` was dropped.
+/// Takes devices over. If another test has just forked a process, the child has copies of the
+/// devices' locks until it calls `exec`. So a device may stay locked for a moment after its
+/// `Kernel` was dropped.
 fn take(devices: &[Device], action: Action) -> Result<Kernel> {
     await_for("the locks of devices", LIMIT, || {
         match Kernel::take(devices.to_vec(), CLUSTER, action) {
@@ -71,14 +72,14 @@ fn a_mark_is_given_once() {
             .prepare(&assignment(1), &target)?
             .context("prepared")?;
         let before = mark(&kernel);
-        // The update comes after the next assignment got its mark.
+        // The update comes after `next_mark` has cancelled the prepared table.
         let drawn = kernel.next_mark();
         update(&kernel, 5);
         assert_ne!(mark(&kernel), drawn);
         assert_eq!(mark(&kernel), before, "taken back");
         kernel.load(&assignment(2))?;
         assert_eq!(kernel.revision(), Some(Revision(2)));
-        // The update comes before the next assignment gets its mark.
+        // The update comes while the second table is prepared, and before the third gets its mark.
         let second = kernel
             .prepare(&assignment(3), &target)?
             .context("prepared")?;
@@ -117,8 +118,8 @@ fn filtered(revision: u64, keep: u32) -> Assignment {
     }
 }
 
-/// Runs the BPF program with one packet. Returns the verdict, and the numbers of seen and filtered
-/// packets since the beginning.
+/// Runs the BPF program with one packet. Returns the verdict, and how many packets the BPF program
+/// has seen and filtered so far.
 fn packet(kernel: &Kernel) -> (u32, [u64; 2]) {
     let selector = kernel.selector().unwrap();
     let run = selector.program().run(&[9; 60], &[], 1).unwrap();
@@ -198,7 +199,7 @@ fn a_filter_that_one_device_did_not_get_is_tried_again() {
     .unwrap();
 }
 
-/// Attaches an XDP program of somebody else to this device.
+/// Attaches the XDP program of another tool to this device.
 fn foreign(device: &Device) -> Result<Attached> {
     let code = [Instruction::set(0, 2), Instruction::exit()];
     let other = LoadedProgram::load(ProgramKind::Xdp, "other_tool", &code)?;
@@ -253,7 +254,7 @@ fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
         kernel.load(&assignment(2)).unwrap_err();
         drop(kernel);
         assert_eq!(runs(&legs[0])?, before);
-        // An agent with only the first device finds its selection unchanged, too.
+        // An agent that has only the first device also finds the selection on it unchanged.
         let mut kernel = one()?;
         assert_eq!(kernel.revision(), Some(Revision(1)));
         assert_eq!(packet(&kernel), (pass, [2, 0]));
@@ -280,7 +281,7 @@ fn what_a_device_captured_is_read_when_another_one_is_added() {
         let before = mark(&kernel);
         packet(&kernel);
         drop(kernel);
-        // The device without maps is the first one.
+        // Now the agent also takes the first device, which has no maps.
         let mut kernel = take(&legs, ship)?;
         assert!(kernel.selector().is_none());
         assert_eq!(kernel.marks().collect::<Vec<_>>(), [(before, Revision(7))]);
@@ -307,7 +308,8 @@ fn queues_that_share_a_ring_are_told() {
     assert!(told.starts_with("eth1 has 63 receive queues, and 31 of them share one ring"));
     assert!(told.contains("'ethtool -L eth1 combined 32'"), "{told}");
     assert_eq!(crowded("eth1", 32, 32), None);
-    // On a bond, or with generic XDP, no queue has a lane of its own.
+    // On a bond, or with generic XDP, no queue has a ring of its own, so fewer queues would change
+    // nothing.
     assert_eq!(crowded("eth1", 0, 0), None);
     assert_eq!(crowded("eth1", 4, 0), None);
 }

@@ -1,4 +1,5 @@
-//! Each bucket's offered, captured, doubled and lost packets, by tcpdump and by the analyzer.
+//! The numbers of offered, captured, doubled and lost packets of each bucket, as counted from
+//! tcpdump's files and by the analyzer.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +26,6 @@ pub(super) fn sum(rows: &[Bounds]) -> Bounds {
     })
 }
 
-/// The width of a figure's span.
 pub(super) fn width(bounds: (i64, i64)) -> i64 {
     bounds.1 - bounds.0
 }
@@ -63,7 +63,7 @@ fn ensure_len(numbers: &[i64]) -> Option<()> {
 }
 
 /// What became of the packets of each bucket. `buckets` has the bucket of each packet that was
-/// sent. `captured` has the number of a packet once for each capture.
+/// sent. `captured` has a packet's number once for each node that captured the packet.
 pub(super) fn truth(buckets: &[usize], captured: &[u64]) -> Result<Vec<Counts>> {
     let mut times = vec![0_i64; buckets.len()];
     for number in captured {

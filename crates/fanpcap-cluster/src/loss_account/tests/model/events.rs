@@ -8,8 +8,8 @@ use crate::loss_account::tests::model_event::ModelEvent;
 
 impl Model {
     pub(in crate::loss_account::tests) fn apply(&mut self, event: ModelEvent) {
-        // The first node has no events, so its port loses no packet. A packet that no port delivers
-        // would be in no count.
+        // The first node has no events, so its port loses no packet. If all ports lost a packet, no
+        // node's counts would contain this packet.
         let others = |which: u8, nodes: usize| 1 + usize::from(which) % (nodes - 1).max(1);
         let at = |which| others(which, self.nodes.len());
         match event {
@@ -45,8 +45,9 @@ impl Model {
         }
     }
 
-    /// Whether at most half of the ports are bad if this port becomes bad (`is_bad`) or is gone. If
-    /// two of three ports lose the same packets, the ledger uses the counts of these two.
+    /// Whether at most half of the ports lose packets after this port begins to lose packets
+    /// (`is_bad`) or its node ends. If two of three ports lose the same packets, the ledger uses
+    /// the counts of these two.
     fn is_judged(&self, at: usize, is_bad: bool) -> bool {
         let is_lossy = |node: &Node| node.loss > 0 || node.blind + 20 * SECOND > self.now;
         let others = self.nodes.iter().enumerate();
@@ -62,8 +63,8 @@ impl Model {
         runs.map(|node| node.heard).min().unwrap_or(self.now)
     }
 
-    /// Notes that packets of these buckets are uncertain: from the reports at `heard` until now. If
-    /// nodes are silent now, the packets until their next reports are uncertain, too.
+    /// Notes that packets of these buckets are uncertain, from the nodes' last reports at `heard`
+    /// until now. If nodes are silent now, the packets until their next reports are uncertain, too.
     fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
         let runs = self.nodes.iter().filter(|node| node.runs);
         let silent = runs.map(|node| node.silent + SECOND).max();
@@ -72,8 +73,8 @@ impl Model {
         self.doubts.push((buckets, heard - SECOND..=until));
     }
 
-    /// Restarts a node, as a reboot does. What the node captured after its last report is known, as
-    /// in `die`.
+    /// Restarts a node, as a reboot does. With an analyzer, the ledger learns what the node
+    /// captured after its last report: see `end`.
     fn restart(&mut self, at: usize) {
         if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
             return;

@@ -47,7 +47,7 @@ fn the_oldest_go_until_each_limit_holds() {
         assert_eq!(kept.removed, RemovedFiles { files, bytes });
     };
     is_left(Retention::default(), &all);
-    // The new file counts as one of the three.
+    // The file that is being written counts as one of the files to keep.
     is_left(keeping(Some(3), None, None), &[4, 5]);
     is_left(keeping(Some(1), None, None), &[]);
     is_left(keeping(None, Some(500), None), &all);
@@ -161,7 +161,8 @@ fn space_that_the_file_system_shows_later_is_not_freed_twice() {
         shown: 1000,
         until: 10,
     };
-    // The file system shows none, a part, all, or more than all of the freed space.
+    // The file system shows, in turn: no freed space, a part of it, all of it, and more free space
+    // than that.
     for (free, counted) in [(1000, 1500), (1200, 1500), (1500, 1500), (1700, 1700)] {
         assert_eq!({ freed }.free(free, 9), counted);
         assert_eq!({ freed }.free(free, 10), free);
@@ -171,7 +172,7 @@ fn space_that_the_file_system_shows_later_is_not_freed_twice() {
     for free in [1500, 1300, 900, 1200] {
         assert_eq!(shown.free(free, 9), free);
     }
-    // New files take space before the file system shows the freed space.
+    // Here new files take space before the file system shows all of the freed space.
     let mut late = freed;
     for (free, counted) in [(900, 1400), (1100, 1400), (1400, 1400), (1300, 1300)] {
         assert_eq!(late.free(free, 9), counted);
