@@ -329,7 +329,10 @@ fn skipped(program: &str, package: &str) -> bool {
     missing
 }
 
-#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+#[allow(
+    clippy::print_stdout,
+    reason = "the test's output shows what was skipped"
+)]
 fn skip(reason: &str) {
     println!("SKIP: {reason}");
 }

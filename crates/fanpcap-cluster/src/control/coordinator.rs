@@ -222,7 +222,7 @@ impl CoordinatorEnd {
         if self.knowledge.revision() != replaces {
             return Err(WriteError::Changed);
         }
-        let why = "the control protocol: no node could follow the topology";
+        let why = "the control protocol refuses this topology: no node could follow it";
         let unfit = || WriteError::Engine(why.into());
         topology.check().map_err(|_| unfit())?;
         let last = replaces.max(self.members.newest());

@@ -24,7 +24,7 @@ impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(code) => write!(f, "the message lacks AVP {code}"),
-            Self::Value(code) => write!(f, "AVP {code} has a value that it can't have"),
+            Self::Value(code) => write!(f, "AVP {code} has a value that is not allowed"),
             Self::Count(code) => write!(f, "the message has too many AVPs {code}"),
             Self::Topology(revision) => f.write_str(&unreadable_topology(*revision)),
         }

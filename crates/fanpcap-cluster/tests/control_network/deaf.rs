@@ -215,7 +215,11 @@ fn a_leader_that_stood_still_strikes_out_nobody() {
         assert_eq!(live(&mut network, leader), 3, "seed {seed}");
         network.nodes[0].end = None;
         network.run(16 * SECOND);
-        assert_eq!(live(&mut network, leader), 2, "a death is noticed as ever");
+        assert_eq!(
+            live(&mut network, leader),
+            2,
+            "the death of a node is noticed as before"
+        );
     }
 }
 

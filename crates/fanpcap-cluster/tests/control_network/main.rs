@@ -181,7 +181,10 @@ fn of_two_machines_with_one_id_the_first_stays() {
         [NodeEvent::Refused(Refusal::TakenId)]
     );
     let first = network.nodes[0].end.as_ref().and_then(|end| end.leader());
-    assert!(first.is_some(), "the first machine with the id stays");
+    assert!(
+        first.is_some(),
+        "the first machine with the node id keeps its place"
+    );
     network.nodes[0].end = None;
     network.run(25 * SECOND);
     assert!(network.nodes[2].events.contains(&NodeEvent::Reach(true)));

@@ -6,10 +6,10 @@ use fanpcap_select::Key;
 pub(super) fn gets(key: Key) -> &'static str {
     match key {
         Key::Flow => "whole connections, as Suricata and Zeek need them",
-        Key::Packet => "packets one by one: connections are split among nodes",
-        Key::RoundRobin => "packets in turn: connections are split among nodes",
+        Key::Packet => "packets by a hash of each: a connection's packets go to several nodes",
+        Key::RoundRobin => "packets in turn: a connection's packets go to several nodes",
         Key::Identification => {
-            "packets by IPv4's identification: connections are split among nodes"
+            "packets by IPv4's identification field: a connection's packets go to several nodes"
         }
     }
 }

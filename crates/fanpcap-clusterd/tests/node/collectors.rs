@@ -51,7 +51,10 @@ fn collectors_of_others_count_what_was_sent_before_and_after_their_restart() {
 }
 
 /// The collectors that are installed. For each missing collector, prints why it is skipped.
-#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+#[allow(
+    clippy::print_stdout,
+    reason = "the test's output shows what was skipped"
+)]
 fn installed() -> Vec<Kind> {
     let mut kinds = Kind::ALL.to_vec();
     kinds.retain(|kind| {

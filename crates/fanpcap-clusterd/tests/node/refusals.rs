@@ -26,7 +26,11 @@ fn a_device_that_the_machine_needs_is_refused() {
         stage
             .mirror
             .on_node(0, || veth::ip("route add default dev ctl"))?;
-        refused(&stage, CONTROL, "ctl carries the default route; --force")?;
+        refused(
+            &stage,
+            CONTROL,
+            "ctl carries the default route; --force allows this device",
+        )?;
         refused(
             &stage,
             "absent",

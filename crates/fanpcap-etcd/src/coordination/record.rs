@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(
                 again,
                 Some(desired),
-                "no field is added that an earlier version does not know"
+                "the value is the same after it is written and read again"
             );
         }
         // Every version writes these fields. A value with fewer fields is not valid.
