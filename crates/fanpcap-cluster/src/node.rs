@@ -132,7 +132,7 @@ pub struct Node {
 
 impl Node {
     /// A node that captures by the topology `current`, whose table an earlier agent has left in the
-    /// kernel. `None`: the node captures by no topology yet.
+    /// kernel. If `current` is `None`, the node captures by no topology yet.
     pub fn new(id: NodeId, current: Option<Revision>) -> Self {
         Self {
             id,

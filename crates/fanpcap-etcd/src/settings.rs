@@ -91,8 +91,8 @@ pub struct Limits {
     pub attempt: Duration,
     /// The limit for one call, over all endpoints.
     pub call: Duration,
-    /// The longest wait for an event of a watch. Then the watch continues on a new connection,
-    /// because a stopped member keeps connections open and sends nothing.
+    /// The longest wait for an event of a watch. After this time the watch continues on a new
+    /// connection: a stopped member of etcd keeps connections open and sends nothing.
     pub quiet: Duration,
 }
 

@@ -91,7 +91,8 @@ impl Keys {
     }
 
     /// The bucket of a frame that looks like a coordinator's frame and was not accepted. Round
-    /// robin does not count it, so that nodes that accept it and nodes that refuse it count alike.
+    /// robin does not count this frame, so nodes that accept the frame and nodes that refuse it
+    /// count alike.
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),

@@ -29,7 +29,7 @@ pub enum Body {
     TopologyUpdate(Revision, Box<Topology>),
     /// A node is alive.
     Heartbeat(Member, Term),
-    /// Sent to a node: a refusal. Sent to the operator: too many changes of this kind exist.
+    /// Refuses a node. Sent to the operator: there are too many changes of this kind.
     Refuse(NodeId, Refusal),
     /// Names the active coordinator.
     Announce(Leader),
@@ -45,8 +45,8 @@ pub enum Body {
     Pulse(Leader, u32),
     /// The state that a standby needs to become the active coordinator.
     Synchronise(Box<State>),
-    /// A coordinator stands by and knows of this term. A standby answers a pulse with this message,
-    /// or asks others to answer. A leader that resigns sends it, too.
+    /// A coordinator stands by and knows of this term. By this message a standby answers a pulse,
+    /// or asks other participants to answer. A leader that resigns sends it, too.
     Standby(Term),
     /// A standby that has the topology of this revision wants to become the active coordinator.
     Elect(Leader, Revision),

@@ -14,7 +14,8 @@ pub struct PortHistory {
     pub worst: Verdict,
     /// When the port first had a verdict other than sound (nanoseconds since 1970).
     pub since: u64,
-    /// When the port last lacked a packet, or was blind, wrong or double (nanoseconds since 1970).
+    /// When the port last lacked a packet, or had a verdict other than sound (nanoseconds since
+    /// 1970).
     pub last: u64,
     /// Packets that the port certainly did not deliver.
     pub packets: i64,

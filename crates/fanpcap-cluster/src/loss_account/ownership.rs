@@ -137,7 +137,8 @@ mod tests {
         }
     }
 
-    /// Whether each node may have had the first bucket since a revision.
+    /// For each node, whether it may have had the first bucket by the topology `since` or a newer
+    /// one.
     fn had(ownership: &Ownership, since: u64) -> [Option<bool>; 3] {
         [0, 1, 2].map(|node| Some(ownership.since(NodeId(node), Revision(since))?[0]))
     }

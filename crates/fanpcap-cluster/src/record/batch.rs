@@ -188,7 +188,8 @@ impl BatchBuilder {
     }
 
     /// Gives the newest batch's number to the next batch. The newest batch is not sent, and
-    /// analyzers must not wait for it. Record numbers are not reused, so its records count as lost.
+    /// analyzers would wait for a missing number. Record numbers are not reused, so its records
+    /// count as lost.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }
@@ -204,7 +205,7 @@ impl BatchBuilder {
     }
 
     /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
-    /// empty batch is shortened. If the record needs a new batch, returns the batch so far.
+    /// empty batch is shortened. If the record begins a new batch, returns the batch before it.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

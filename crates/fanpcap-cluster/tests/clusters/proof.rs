@@ -92,7 +92,7 @@ pub(crate) struct Verdict {
     /// The longest time in which packets were lost because the owner's machine had restarted and
     /// captured by an older topology than before; 0 if none were lost.
     pub(crate) stale: Time,
-    /// How long after the end of all faults the last node changed its topology.
+    /// The time from the end of all faults until the last change of a node's topology.
     pub(crate) settled: Time,
 }
 
@@ -382,7 +382,7 @@ fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     spans
 }
 
-/// Checks that two nodes that capture a bucket by the same topology mark their records.
+/// Checks that nodes mark their records if two nodes capture a bucket by the same topology.
 fn marks(machines: &[Machine]) -> Result<(), Broken> {
     let mut by_revision: BTreeMap<u64, BTreeMap<u32, Rc<Assignment>>> = BTreeMap::new();
     for machine in machines {

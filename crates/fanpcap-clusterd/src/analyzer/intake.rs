@@ -27,7 +27,7 @@ const QUEUE: usize = 1024;
 /// How long a connection waits for bytes before it checks for acknowledgements to send.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A connection is closed if no node has proven itself on it in this time, even if bytes come.
+/// Limit for the other side to prove that it is a node. Bytes that come do not extend this limit.
 const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// A connection is closed if a message takes longer than this from its first byte to its last.
@@ -46,7 +46,7 @@ const BACKLOG: i32 = 4096;
 pub(super) enum Content {
     /// What a node has counted for a part of the buckets.
     Counts(Part, Box<Report>),
-    /// The bytes of a batch, or of garbage.
+    /// The bytes of a batch, or of a message that can't be decoded.
     Records(Vec<u8>),
 }
 

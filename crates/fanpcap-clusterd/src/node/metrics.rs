@@ -78,7 +78,7 @@ fn gauges(agent: &AgentCounters) -> [Metric; 3] {
     ]
 }
 
-/// Values that only grow until the selection is loaded again.
+/// Metrics that only grow, until a new load of the selection sets them to 0.
 fn counters(agent: &AgentCounters) -> [Metric; 9] {
     let sums = &agent.sums;
     [

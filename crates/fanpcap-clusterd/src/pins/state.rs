@@ -26,7 +26,7 @@ pub(crate) struct ProgramSet {
     pub(crate) lanes: u32,
     /// How many bytes of each packet the node ships; 0 in distribution mode, which ships nothing.
     pub(crate) bytes: u16,
-    /// When the counters were 0, in nanoseconds since 1970.
+    /// When the counters began at 0, in nanoseconds since 1970.
     pub(crate) since: u64,
     /// A hash of the filter; 0 if there is no filter.
     pub(crate) filter: u64,
@@ -97,7 +97,8 @@ impl AgentState {
                 }
                 ["promiscuous"] => state.promiscuous = true,
                 ["set" | "filter" | "loaded" | "promiscuous", ..] => return None,
-                // A later build's line. Files that need a later build have another first line.
+                // Skips a later build's line. Files that need a later build have another first
+                // line.
                 _ => {}
             }
         }

@@ -117,8 +117,8 @@ impl AnalyzerQueue {
         }
     }
 
-    /// Sends the records that wait. If there are none and `now` is not 0, tells the analyzer that
-    /// there is nothing to send. If `now` is not 0 and the analyzer is far behind, sends nothing.
+    /// Sends the records that wait. At a time `now` other than 0, sends an empty batch if no
+    /// records wait, and sends nothing if the analyzer is far behind.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
         if now > 0 && self.shared.held.load(Ordering::Relaxed) >= BEHIND {
             return;
@@ -165,7 +165,7 @@ impl AnalyzerQueue {
         self.shared.added_to(self.counted())
     }
 
-    /// The counts of the queue, without the counts of the connection.
+    /// The counts of the queue itself. The connection's counts are in `shared`.
     fn counted(&self) -> Shipped {
         let mut counts = self.counts;
         if let RecordOutput::Dicap(sender) = &self.output {

@@ -22,7 +22,7 @@ use crate::keyring::Keyring;
 /// remembers for twice this number of batches whether they came.
 pub(super) const WINDOW: usize = 8192;
 
-/// Maximum number of batches that are sent before the thread takes new batches.
+/// Maximum number of batches that the thread sends before it takes new batches from the queue.
 const BURST: usize = 64;
 
 /// How long the thread waits for a batch before it checks for acknowledgements.
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// taken are free again after a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
-/// The number of attempts with [`FIRST_RETRY`] between them.
+/// After this number of failed attempts, the thread waits for [`RETRY`] between attempts.
 const FIRST_ATTEMPTS: u32 = 20;
 
 /// The time between attempts after [`FIRST_ATTEMPTS`] attempts have failed.
@@ -109,7 +109,7 @@ impl ShippingThread {
     }
 
     /// Sends batches until the queue is gone, and then the remaining batches. If `ends` is set,
-    /// gives them up after [`PATIENCE`]. Returns the number of unacknowledged records.
+    /// gives up after [`PATIENCE`]. Returns the number of unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;

@@ -21,7 +21,7 @@ use rustls::{
     SignatureScheme,
 };
 
-/// The labels from which the keys of the two sides are derived.
+/// The labels from which the keys of nodes and of analyzers are derived.
 const NODE: &[u8] = b"fanpcap node's TLS key";
 const ANALYZER: &[u8] = b"fanpcap analyzer's TLS key";
 
@@ -30,7 +30,7 @@ const PKCS8: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];
 
-/// The TLS configurations of both sides. Each shows `keys.current` and also accepts `keys.other`.
+/// The TLS configurations. Each side proves `keys.current`, and also accepts `keys.other`.
 pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error> {
     let provider = Arc::new(ring::default_provider());
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -12,8 +12,8 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, WIRE};
 use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 
-/// Bounds for a third of 6000 packets. The bounds are wide: all TCP packets of a flow have the same
-/// identification, so half of the packets are in few buckets.
+/// The number of packets that one of three nodes captures of 6000. The bounds are wide: all TCP
+/// packets of a flow have the same identification, so half of the packets are in few buckets.
 pub(crate) const SHARE: std::ops::Range<usize> = 1500..2500;
 
 /// A mirror port with nodes. Each node has an agent and a tcpdump.

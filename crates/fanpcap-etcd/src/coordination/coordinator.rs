@@ -20,7 +20,7 @@ use crate::lease::Lease;
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A message of the two threads.
+/// A message from one of the two threads to [`CoordinatorLink`].
 #[derive(PartialEq)]
 enum CoordinatorMessage {
     Keys(CopyOfKeys),
@@ -60,7 +60,7 @@ pub struct CoordinatorLink {
     /// The revision of a topology that this version can't read. Meanwhile this coordinator does not
     /// stand for election: a coordinator of another version may be able to read it.
     unreadable: Option<Revision>,
-    /// Why etcd refuses calls, or has not been in reach since the start; `None` if neither is so.
+    /// Why etcd refuses calls, or has not been in reach since the start; otherwise `None`.
     denied: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl CoordinatorLink {
         self.unreadable
     }
 
-    /// Why etcd refuses calls, or has not been in reach since the start; `None` if neither is so.
+    /// Why etcd refuses calls, or has not been in reach since the start; otherwise `None`.
     pub fn denied(&self) -> Option<&str> {
         self.denied.as_deref()
     }

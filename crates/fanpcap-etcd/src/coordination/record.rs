@@ -20,8 +20,8 @@ use crate::kv::{Keys, Replaced};
 /// Maximum size in bytes of any value except a topology.
 const VALUE: usize = 16 << 10;
 
-/// Maximum number of drained nodes, and of nodes with weights, in a value that is read. Operators'
-/// commands write at most half of this number.
+/// Maximum number of drained nodes, and of nodes with an operator's weight, in a value that is
+/// read. Operators' commands write at most half of this number.
 const MOST: usize = 2 * NODES;
 
 /// How often a change is tried again because another client was faster.

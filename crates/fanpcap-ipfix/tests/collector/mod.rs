@@ -43,8 +43,8 @@ impl Collector {
     /// Reads a message.
     ///
     /// # Errors
-    /// Fails if the message breaks a rule of RFC 7011, or its sequence number is not the number of
-    /// earlier records.
+    /// Fails if the message breaks a rule of RFC 7011, or if its sequence number differs from the
+    /// number of earlier records.
     pub(crate) fn read(&mut self, message: &[u8]) -> Result<()> {
         let mut rest = message;
         ensure!(short(&mut rest)? == 10, "version");

@@ -45,7 +45,7 @@ impl fmt::Display for TooManyChanges {
 impl std::error::Error for TooManyChanges {}
 
 impl OperatorChange {
-    /// The maximum number of drained nodes, and of nodes with the operator's weights.
+    /// The maximum number of drained nodes, and of nodes whose weight an operator has set.
     pub const MOST: usize = NODES;
 
     /// The node that is changed.
@@ -114,7 +114,7 @@ impl OperatorChange {
     }
 }
 
-/// The nodes that have weights of the operator, with these weights.
+/// The nodes whose weight an operator has set, with these weights.
 fn weighted(from: Fields<'_>) -> impl Iterator<Item = Result<(NodeId, u16), BodyError>> {
     let values: Vec<u32> = from.all(code::WEIGHTED).collect();
     let pair = |pair: &[u32]| match *pair {

@@ -9,8 +9,8 @@
 //! * A leader steps down when it learns of another leader's greater term: from a pulse, an
 //!   announcement, or a node's heartbeat or acknowledgement.
 //!
-//! * A coordinator that hears nobody is neither candidate nor leader, if there are other
-//!   coordinators. It may still be able to send, and its pulses would keep the others from leading.
+//! * If there are other coordinators, a coordinator that hears nobody is neither candidate nor
+//!   leader. It may still be able to send, and its pulses would keep the others from leading.
 //!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
 //!   that can receive soon hears something.
 //! * A coordinator that can't read the cluster's topology waits longer than the others, so that one
@@ -44,8 +44,8 @@ pub(super) enum ElectionRole {
     /// The coordinator is a candidate. It leads at the time `until` if no other coordinator
     /// objects.
     Candidate { leader: Leader, until: Duration },
-    /// The coordinator leads. From `settled` on, it knows all nodes. It has asked nodes for the
-    /// topology of the revision `asked`, which is newer than its own.
+    /// The coordinator leads. From the time `settled` on, it knows all nodes. It has asked nodes
+    /// for the topology of the revision `asked`, which is newer than its own.
     Leading {
         leader: Leader,
         settled: Duration,

@@ -14,7 +14,7 @@ pub(super) struct Knowledge {
     stored: (Term, u32),
     /// The number of the next list to send. It only grows, unlike the state's number.
     pub(super) transfers: u32,
-    /// The number of the list that carries the topology.
+    /// The number of the list of AVPs that carries the topology.
     pub(super) topologys: u32,
     /// The newest topology that others have and this version can't read.
     pub(super) unread: Option<Revision>,

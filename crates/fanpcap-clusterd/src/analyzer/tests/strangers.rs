@@ -85,7 +85,7 @@ fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
 fn who_shakes_hands_slowly_is_cut_off() {
     let listen = free_address();
     let _loop = analyzer_loop(listen, &ring(Some(1)), None, 1 << 30);
-    // The head of a TLS handshake record of 16 KiB.
+    // The head of a TLS record that announces 16 KiB.
     assert!(is_ended(listen, &[0x16, 3, 1, 0x40, 0]));
 }
 

@@ -235,7 +235,8 @@ fn clusters_that_do_not_reply_are_named() {
     let etcd = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = etcd.local_addr().unwrap();
     let silent = format!("engine = etcd\netcd = http://{url}");
-    // Never replies. Returns whether the second command asks while the first command still waits.
+    // Accepts requests, but never replies. Returns whether the second request comes while the first
+    // one still waits.
     let asked = thread::spawn(move || {
         let (mut first, _) = etcd.accept().unwrap();
         let _second = etcd.accept().unwrap();
