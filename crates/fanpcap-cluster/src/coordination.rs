@@ -17,7 +17,8 @@ use crate::topology::Topology;
 pub struct Announcement {
     /// The node's id.
     pub node: NodeId,
-    /// A random number, made when the machine booted. It differs between two machines with one id.
+    /// A random number, made when the machine booted. By it, two machines with the same node id
+    /// differ.
     pub boot: u64,
     /// The node's share of the buckets, compared with the other nodes' weights.
     pub weight: u16,

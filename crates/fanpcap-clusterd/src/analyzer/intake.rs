@@ -189,7 +189,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
 }
 
 /// Notes that the connection is a node's connection. With TLS, the other side has shown a valid key
-/// or certificate. Without TLS, it has sent a message of the cluster.
+/// or certificate. Without TLS, the other side has sent a message of the cluster.
 fn prove(slot: &mut ConnectionSlot, refused: &Refused) -> Result<(), Ended> {
     let displaced = slot.prove().map_err(|why| match why {
         NoSlot::Displaced => Ended::Broken,

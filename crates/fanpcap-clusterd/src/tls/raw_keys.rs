@@ -88,7 +88,7 @@ impl AcceptedKeys {
     }
 }
 
-/// The checks that clients and servers have in common. The library has one trait for each side.
+/// The checks that clients and servers have in common. rustls has one trait for each side.
 macro_rules! signatures {
     () => {
         /// Raw public keys are used only with TLS 1.3, so this method is never called.

@@ -246,7 +246,7 @@ impl CoordinatorEnd {
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
-            // If no node has sent the newer topology, the wait for this topology begins again.
+            // If no node has sent the topology `asked`, the wait for this topology begins again.
             *asked = None;
             if !self.members.is_empty() {
                 *settled = Duration::MAX;
