@@ -107,7 +107,7 @@ impl fmt::Display for Refusal {
                  file on one of them"
             }
             Self::Full => "the cluster already has the maximum number of nodes",
-            Self::Version => "the coordinator does not support its version: update the older one",
+            Self::Version => "the coordinator has another protocol version: update the older one",
         })
     }
 }

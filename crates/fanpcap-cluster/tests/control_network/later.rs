@@ -65,7 +65,7 @@ fn nodes_and_commands_that_cannot_read_a_topology_say_so() {
         assert_eq!(said.len(), times, "many copies are sent: {said:?}");
         let last = &said[times - 1];
         assert!(last.starts_with(&format!(
-            "topology {revision} can't be read: a later version"
+            "topology {revision} can't be read: a later version of fanpcap has written it"
         )));
         let reply = ask(&mut network, Request::Status);
         assert_eq!(reply, Some(Reply::Unreadable(revision)));

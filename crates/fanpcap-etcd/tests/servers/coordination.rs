@@ -123,7 +123,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
             })
         };
         await_notes("the clone's note", |notes| {
-            let begin = "the machine at 10.0.0.7:7001, node 00000007,";
+            let begin = "the machine at 10.0.0.7:7001, node 00000007, is refused: ";
             matches!(notes, [one] if one.starts_with(begin))
         })?;
         // The agent is killed, and started again before its lease has ended.
