@@ -126,7 +126,7 @@ pub struct Node {
     accepted: Option<(Revision, Box<Topology>)>,
     /// The topology that is being loaded.
     loading: Option<Revision>,
-    /// When a failed load is tried again.
+    /// The time at which a failed load is tried again.
     retry: Option<Duration>,
 }
 

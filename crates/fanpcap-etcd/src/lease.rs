@@ -67,7 +67,7 @@ impl Client {
     }
 }
 
-/// A lease that is renewed. If it was lost, a new lease is granted.
+/// A lease that is renewed. If the lease was lost, a new lease is granted.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) client: Arc<Client>,

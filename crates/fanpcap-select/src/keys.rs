@@ -57,8 +57,8 @@ impl Keys {
         self.turns = 0;
     }
 
-    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock. It limits how
-    /// long fragments get the bucket of their datagram.
+    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock. This time limits
+    /// how long fragments get the bucket of their datagram.
     pub fn number(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         let initial = self.selection.initial;
         let own = match self.selection.key {

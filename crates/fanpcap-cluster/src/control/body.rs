@@ -156,7 +156,7 @@ impl Body {
         }
     }
 
-    /// The list of AVPs that carries this body. It may be too long for one message.
+    /// The list of AVPs that carries this body. This list may be too long for one message.
     pub fn list(&self) -> Vec<Avp> {
         let mut to = List::default();
         match self {

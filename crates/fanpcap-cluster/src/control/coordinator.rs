@@ -281,7 +281,7 @@ impl CoordinatorEnd {
         self.note_heard(now, &incoming);
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {
-            // Another process has this coordinator's number. Its message is ignored.
+            // Another process has this coordinator's number, so its message is ignored.
             Incoming::New(peer, _) | Incoming::Challenged(peer) | Incoming::Unreadable(peer, _)
                 if peer == self.endpoint.me() => {}
             Incoming::New(peer, body) => match peer.role {

@@ -12,7 +12,7 @@ pub struct PortHistory {
     pub node: NodeId,
     /// The worst verdict.
     pub worst: Verdict,
-    /// When the port first had a verdict other than sound (nanoseconds since 1970).
+    /// The time of the port's first verdict other than sound (nanoseconds since 1970).
     pub since: u64,
     /// When the port last lacked a packet, or had a verdict other than sound (nanoseconds since
     /// 1970).

@@ -245,7 +245,7 @@ impl BatchBuilder {
         (self.count > 0).then(|| self.finish())
     }
 
-    /// A batch without records. It says that the node had no packets to send until `now`.
+    /// A batch without records, because the node had no packets to send until `now`.
     pub fn idle(&mut self, revision: Revision, now: u64) -> Option<Vec<u8>> {
         if self.count > 0 {
             return None;

@@ -76,7 +76,7 @@ impl Machine {
         self.run += 1;
     }
 
-    /// When the agent can work again.
+    /// The time from which the agent can work again.
     pub(crate) fn idle_until(&self) -> Time {
         self.frozen.max(self.stopped)
     }

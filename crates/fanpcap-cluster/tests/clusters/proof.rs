@@ -201,7 +201,7 @@ fn forward(machines: &[Machine]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// When a node last changed its topology.
+/// The time of the last change of a node's topology.
 fn last_change(machines: &[Machine]) -> Time {
     let segments = machines
         .iter()

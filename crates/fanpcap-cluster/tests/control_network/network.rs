@@ -52,7 +52,7 @@ pub(crate) struct Network {
     pub(crate) doubled: u64,
     /// How long a new leader waits for nodes.
     pub(crate) settle: Duration,
-    /// Participants that receive no datagrams. Their own datagrams arrive.
+    /// Participants that receive no datagrams. But the datagrams that they send arrive.
     pub(crate) deaf: BTreeSet<SocketAddr>,
     /// Pairs of addresses between which all datagrams are lost.
     pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,

@@ -1,5 +1,5 @@
-//! The thread that ships to an analyzer, and connects again if a connection breaks. It keeps
-//! batches until they are acknowledged, and the newest report until it is sent.
+//! The thread that ships to an analyzer, and connects again if a connection breaks. The thread
+//! keeps batches until they are acknowledged, and the newest report until it is sent.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -57,8 +57,8 @@ pub struct CoordinatorLink {
     term: Option<Term>,
     view: View,
     has_reached: bool,
-    /// The revision of a topology that this version can't read. Meanwhile this coordinator does not
-    /// stand for election: a coordinator of another version may be able to read it.
+    /// The revision of a topology that this version can't read. Then this coordinator does not
+    /// stand for election, because one of another version may be able to read it.
     unreadable: Option<Revision>,
     /// Why etcd refuses calls, or has not been in reach since the start; otherwise `None`.
     denied: Option<String>,
@@ -175,7 +175,7 @@ impl CoordinatorLink {
     /// `replaces`. If `replaces` is `None`, there must be no topology yet.
     ///
     /// # Errors
-    /// See [`WriteError`]. Only with [`WriteError::Unknown`] may the topology have been written.
+    /// See [`WriteError`]. [`WriteError::Unknown`] leaves open whether the topology was written.
     pub fn write(
         &mut self,
         topology: &Topology,

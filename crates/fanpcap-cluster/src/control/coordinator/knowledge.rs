@@ -12,7 +12,7 @@ pub(super) struct Knowledge {
     pub(super) state: State,
     /// The term and the number of the state that was last stored.
     stored: (Term, u32),
-    /// The number of the next list to send. It only grows, unlike the state's number.
+    /// The number of the next list to send. Unlike the state's number, this number only grows.
     pub(super) transfers: u32,
     /// The number of the list of AVPs that carries the topology.
     pub(super) topologys: u32,

@@ -11,8 +11,8 @@ use crate::stage::{PATIENCE, Stage, id};
 
 impl Stage {
     /// A new node joins while packets come. Its tcpdump starts after the selection is attached to
-    /// the node's device, and before the node gets buckets: packets that tcpdump captured before
-    /// the selection was attached are in no count.
+    /// the node's device, because packets that tcpdump captured earlier would be in no count. It
+    /// starts before the node gets buckets.
     pub(super) fn join(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         self.agents.push(None);
