@@ -20,7 +20,7 @@ use crate::frames;
 use crate::notify::Notify;
 use crate::vlan_tags::TagWarnings;
 
-/// How long the engine may wait for events in each step of the loop.
+/// How long each step of the loop waits for events of the coordination engine.
 const WAIT: Duration = Duration::from_millis(200);
 
 pub(super) struct Agent {
@@ -76,7 +76,7 @@ impl Agent {
                 _ if self.kernel.is_taken_over() => {
                     "no topology yet: until the first one, the selection of an earlier agent stays"
                 }
-                None => "no topology yet: until the first one, all packets pass",
+                None => "no topology yet: until the first one, the host gets all packets",
                 Some(_) => "no topology yet: until the first one, nothing is captured",
             });
         }
@@ -201,7 +201,7 @@ impl Agent {
                 self.obey(commands)
             }
             Some(Outcome::Silent(assignment)) => {
-                say("no beacon comes: the change does not wait for the update in the stream");
+                say("no beacon comes: the change does not wait for a topology update");
                 let commands = self.switch(&assignment);
                 self.obey(commands)
             }
@@ -220,7 +220,7 @@ impl Agent {
         }
     }
 
-    /// Prepares an assignment for the update in the stream; `false`: it must be loaded at once.
+    /// Prepares an assignment for the next topology update; `false` if it must be loaded at once.
     fn prepare(&mut self, assignment: &Assignment) -> Result<bool> {
         let Some(prepared) = self.stream.prepare(&mut self.kernel, assignment)? else {
             return Ok(false);
@@ -229,12 +229,12 @@ impl Agent {
         self.read_rings(prepared.is_new)?;
         let (revision, epoch) = (assignment.revision, assignment.epoch);
         say(&format!(
-            "topology {revision} (epoch {epoch}) takes effect at the update in the stream"
+            "topology {revision} (epoch {epoch}) waits for the next topology update in the stream"
         ));
         Ok(true)
     }
 
-    /// Gives the thread the marks of the tables, and the ring buffers if they are new.
+    /// Gives the capture thread the topology of each mark, and the ring buffers if they are new.
     fn read_rings(&self, is_new: bool) -> Result<()> {
         let Some(capture) = self.reporter.capture() else {
             return Ok(());
@@ -255,7 +255,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // If the driver refused the BPF program, another one with another mark was loaded.
+                // If the driver refused the BPF program, a second one with a new mark was loaded.
                 self.read_rings(true)?;
             }
             Ok(is_new)
