@@ -27,7 +27,8 @@ impl Part {
         (0..count).map(move |index| Self { index, count })
     }
 
-    /// The part for the analyzer at `listen`. `None` if `analyzers` lacks this address.
+    /// The buckets for the analyzer at the address `listen`; `None` if `analyzers` lacks the
+    /// address.
     pub fn of(listen: SocketAddr, analyzers: &[SocketAddr]) -> Option<Self> {
         if analyzers.len() < 2 {
             return Some(Self::WHOLE);

@@ -32,7 +32,7 @@ pub enum Phase {
 /// A node of a topology, with its slot and weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeEntry {
-    /// The node's number in the tables, below [`NODES`]. It stays while the node takes part.
+    /// The node's number in the tables, below [`NODES`]; fixed while the node is in the topology.
     pub slot: Slot,
     /// The node's id.
     pub node: NodeId,
@@ -64,14 +64,14 @@ pub struct Topology {
 pub enum TopologyError {
     /// The topology has no nodes, or more than [`NODES`].
     Nodes,
-    /// Two nodes share a slot or an id, a slot is too great, or slots are out of order.
+    /// Two nodes share a slot or an id, a slot is not below [`NODES`], or slots are out of order.
     Slots,
     /// A bucket has no owner, or its owner is not among the nodes.
     Owners,
     /// The topology has more than [`ANALYZERS`] analyzers.
     Analyzers,
-    /// The filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions. Or its text
-    /// has control characters, which could look like lines of a command's output.
+    /// The filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions, or its text
+    /// has control characters. Such characters could forge lines of a command's output.
     Filter,
 }
 
@@ -124,7 +124,7 @@ impl Topology {
         }
     }
 
-    /// The claims of the node in `slot`, as its BPF program has them.
+    /// For each bucket, whether the node in `slot` captures it alone, in a union, or not at all.
     pub fn claims(&self, slot: Slot) -> Claims {
         Claims::new(|bucket| match self.captures(slot, bucket) {
             None => Claim::Elsewhere,
@@ -145,7 +145,7 @@ impl Topology {
     /// Checks that every node can follow this topology.
     ///
     /// # Errors
-    /// Fails if the topology is not valid. Then a node keeps the topology that it has.
+    /// Fails if the topology is not valid. A node that gets such a topology keeps its present one.
     pub fn check(&self) -> Result<(), TopologyError> {
         if self.nodes.is_empty() || self.nodes.len() > NODES {
             return Err(TopologyError::Nodes);

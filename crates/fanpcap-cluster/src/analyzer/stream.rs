@@ -6,7 +6,7 @@ use super::Refusal;
 use crate::loss_account::Counts;
 use crate::record::Batch;
 
-/// A batch may come this many batches late. An older one may be a repeat, and is refused.
+/// A batch may come this many batches late. An older batch may be a repeat, so it is refused.
 const WINDOW: u64 = (WORDS * 64) as u64;
 
 /// The number of words in the window. Each batch has one bit.
@@ -16,14 +16,13 @@ const WORDS: usize = 256;
 /// while the analyzer was out of reach.
 const FIRST: u64 = 1024;
 
-/// The batches of one session.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     /// The number of the batch after the newest one.
     next: u64,
     /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// The number of the first record that is counted, and of the first one after the newest batch.
+    /// The numbers of the records that must come: the first one, and the one after the last.
     records: (u64, u64),
     received: u64,
     /// How many records came, by bucket.
@@ -33,7 +32,7 @@ pub(super) struct Stream {
     /// When the newest batch came. `ahead` is how much its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
     pub(super) ahead: i64,
-    /// All records that came are delivered when this many time slots are delivered.
+    /// After the delivery of this many time slots, all records that came are delivered.
     pub(super) until: u64,
     /// The time in which the session had no packets to send, if its newest batch is empty.
     pub(super) quiet: Option<IdleTime>,
@@ -42,17 +41,17 @@ pub(super) struct Stream {
 /// A time in which a session had no packets to send, in nanoseconds since 1970 by the node's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleTime {
-    /// All records that came were captured before this time.
+    /// The begin of this time: all records that have come were captured before it.
     pub since: u64,
     /// All records captured before this time have come or are lost; 0 if it is not yet known.
     pub until: u64,
-    /// The newest empty batch's stamp. Earlier records are sent before the next empty batch.
+    /// The newest empty batch's stamp. Records with lower stamps come before the next empty batch.
     newest: u64,
 }
 
 impl Stream {
-    /// A session. `batch` is its first batch that came. If the analyzer was running when the
-    /// session began (`from_begin`), the batches before `batch` count as lost until they come.
+    /// A session of which `batch` came first. If the analyzer was running when the session began
+    /// (`from_begin`), the batches before `batch` count as lost until they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {

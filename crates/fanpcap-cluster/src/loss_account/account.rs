@@ -29,7 +29,8 @@ pub struct NodeAccount {
     pub node: NodeId,
     /// The verdict on the node's port, by the other nodes' counts of the last five minutes.
     pub verdict: Verdict,
-    /// Packets lost before the node's port. Losses in a bucket are added when its traffic stops.
+    /// Packets lost before the node's port. The losses of a bucket are added when the bucket's
+    /// traffic stops, because they are certain then.
     pub mirror: i64,
     /// The node's own packets that found its ring full.
     pub ring: u64,
@@ -56,7 +57,8 @@ pub struct Account {
     pub since: u64,
     /// The time of the account, in nanoseconds since 1970.
     pub time: u64,
-    /// The longest time between two nodes' sightings of the same beacon, for the last 20 beacons or
-    /// so, in nanoseconds. It includes the clocks' difference. `None` if no beacon was seen twice.
+    /// The most nanoseconds between the times at which two nodes saw the same beacon, for about the
+    /// last 20 beacons. The difference of the nodes' clocks is included. `None` if no two nodes saw
+    /// the same beacon.
     pub apart: Option<u64>,
 }

@@ -18,12 +18,13 @@ use crate::topology::{NODES, Topology};
 /// A ledger's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerSettings {
-    /// Upper limit, in nanoseconds, of the sum of the difference of nodes' clocks and the delay
-    /// until a packet is counted. If all nodes see beacons, the ledger measures this sum instead.
+    /// Upper limit, in nanoseconds, of the clock difference between nodes plus the delay until a
+    /// node counts a packet. If all nodes see beacons, the ledger measures this sum instead.
     pub skew: u64,
     /// When the ledger begins, in nanoseconds since 1970. The ledger leaves out earlier packets.
     pub begin: u64,
-    /// Whether an analyzer counts the doubles ([`Ledger::set_doubles`]). If not, doubles are spans.
+    /// Whether an analyzer calls [`Ledger::set_doubles`]. If not, the account has limits of the
+    /// doubles.
     pub analyzed: bool,
 }
 
@@ -60,15 +61,15 @@ pub struct Ledger {
     /// The `skew` of the settings, which applies when not all nodes see beacons.
     pub(super) without_beacons: u64,
     pub(super) runs: Vec<CounterRun>,
-    /// For each of the runs that were given up last: node, boot and begin.
+    /// The ended runs that were last added to the sums: node, boot and begin of each run.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
-    /// The latest end of a run that was given up.
+    /// The latest end of a run that was added to the sums.
     pub(super) over: u64,
     /// The time up to which every live node has reported.
     pub(super) time: u64,
-    /// Whether there has ever been an observer.
+    /// Whether there has ever been an observer: a node whose counts of seen packets are used.
     pub(super) begun: bool,
-    /// The packets offered until a bucket's traffic last stopped, or the run of an observer ended.
+    /// For each bucket, the packets offered until its traffic or an observer's run last ended.
     pub(super) floor: Box<Spans>,
     /// How many packets were captured by ended runs.
     pub(super) past: Box<Spans>,
@@ -79,11 +80,11 @@ pub struct Ledger {
     pub(super) ownership: Ownership,
     /// Whether packets are captured in turn.
     pub(super) in_turn: bool,
-    /// The present interval of each bucket.
+    /// For each bucket, the interval since its counts were last known exactly.
     pub(super) intervals: Box<[Interval; BUCKETS]>,
-    /// For each bucket, the packets doubled and the packets lost before its present interval.
+    /// For each bucket, the packets doubled and lost before its entry in `intervals` began.
     pub(super) closed: Box<[(Span, Span); BUCKETS]>,
-    /// The history of ports, in the order of `last`.
+    /// The history of ports, in the order of [`PortHistory::last`].
     pub(super) history: Vec<PortHistory>,
 }
 
@@ -111,7 +112,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a node's report. If the node's counters were reset, the node's earlier run ends.
+    /// Takes a node's report. If the node's counters were reset, ends the node's earlier run.
     ///
     /// # Errors
     /// If the report is refused, the ledger stays as it was.
@@ -143,7 +144,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Continues the run of a node that counted as dead and reports with the same counters.
+    /// Continues the ended run of a node that reports again with the same counters.
     fn go_on(&mut self, summary: &Summary) {
         let of_node = |run: &CounterRun| run.node == summary.node;
         let mut runs = self.runs.iter();
@@ -156,7 +157,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a new topology. If topologies are missing before it, any node may have had any bucket.
+    /// Takes a new topology. If the ledger lacks earlier ones, any node may have had any bucket.
     pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let Some(before) = self.ownership.follow(revision, topology) else {
             return;
@@ -188,8 +189,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that a node is dead since `at`, in nanoseconds since 1970. `captured` counts its
-    /// captured packets, if they went to an analyzer. If not, it is unknown how many packets of its
+    /// Notes that a node is dead since `at`, in nanoseconds since 1970. `captured` counts the
+    /// node's packets that came to an analyzer. With `None`, it is unknown how many packets of its
     /// buckets the node captured after its last report.
     pub fn end(&mut self, node: NodeId, at: u64, captured: Option<Box<Spans>>) {
         let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();

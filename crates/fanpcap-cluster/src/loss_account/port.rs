@@ -6,7 +6,7 @@ use fanpcap_buckets::layout::BUCKETS;
 
 use super::span::{Span, sum};
 
-/// The time that a verdict is about: the last five minutes, in nanoseconds.
+/// The length of the time that a verdict is about, in nanoseconds: the last five minutes.
 pub(super) const RECENT: u64 = 300_000_000_000;
 
 /// The time between two samples, in nanoseconds.
@@ -20,30 +20,31 @@ const FEW: i64 = 3;
 
 /// The packets that a run's port did not deliver.
 ///
-/// While packets come, up to two seconds of a bucket's packets may be missing without proof. The
-/// loss becomes certain only when there is less traffic, perhaps hours later. So when a port is
-/// found lossy, the packets that it may lack at that time are noted as old.
+/// While packets come, nodes' counts can't be compared exactly: a port may lose up to two seconds
+/// of a bucket's packets before the loss is certain. Such a loss may become certain hours later,
+/// when fewer packets come, and must not look like a new loss. So the packets that a lossy port may
+/// lack are noted as old: every five minutes, and when the port is no longer lossy.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     /// For each bucket, the upper limit of the packets that the port lacked at the time `noted`.
     old: Box<[i64; BUCKETS]>,
-    /// When the port was last not lossy, or when `old` was noted.
+    /// The last time at which the port was not lossy or `old` was noted.
     noted: u64,
-    /// The lacking packets without those of `old`, when traffic last stopped or `old` was noted.
+    /// Packets apart from `old` that the port lacked when traffic last stopped or `old` was noted.
     rested: i64,
-    /// The lower limit of the lacking packets, without the packets of `old`. It never falls.
+    /// Packets apart from `old` that the port certainly lacks. This number never falls.
     lacking: i64,
     /// Earlier values of `lacking`, the newest last.
     samples: VecDeque<Sample>,
-    /// How many of a million packets were lacking in the last minutes; 0 if the port is not lossy.
+    /// Packets lacking in a million of the last five minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// Lower limit of all packets that the port lacks in this run, with `old`. It never falls.
+    /// Packets including `old` that the port certainly lacks in this run. This number never falls.
     in_all: i64,
     /// How many of the packets in `in_all` are already in the history.
     in_history: i64,
 }
 
-/// The numbers at a time.
+/// The packets that were lacking and offered until a time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: u64,
@@ -66,7 +67,7 @@ impl Port {
         }
     }
 
-    /// Begins again, because the node is not an observer now. Until it is an observer again, its
+    /// Begins again, because the node's counts are not used now. Until they are used again, the
     /// port may lack any number of packets.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
@@ -75,16 +76,17 @@ impl Port {
         self.parts = 0;
     }
 
-    /// Notes that a bucket's traffic stopped. The port lacks `lacks` packets since the last stop.
+    /// Notes that a bucket's traffic stopped. The port lacks `lacks` of its packets since the
+    /// previous stop.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);
         self.rested = self.rested.saturating_add(new);
     }
 
-    /// Judges the port at `time`. `lacks` has the lacking packets of each bucket since its traffic
-    /// last stopped. `mirror` is the number of packets of all buckets that were lacking before. The
-    /// cluster was offered `offered` packets in total.
+    /// Judges the port at `time`. `lacks` has the packets that the port lacks of each bucket since
+    /// the bucket's traffic last stopped. `mirror` counts the packets of all buckets that the port
+    /// lacked before that. `offered` counts all packets that the cluster was offered.
     pub(super) fn judge(&mut self, time: u64, lacks: &[Span], mirror: i64, offered: i64) {
         let certain = sum(lacks.iter().map(|lacks| lacks.least.max(0)));
         self.in_all = self.in_all.max(mirror.saturating_add(certain));
@@ -109,7 +111,8 @@ impl Port {
         }
     }
 
-    /// How many of a million packets were lacking in the last minutes; 0 if they are few.
+    /// Returns the packets lacking in a million of the last five minutes; 0 if the port is not
+    /// lossy.
     fn recent(&mut self, now: Sample) -> u32 {
         let is_old = |sample: &Sample| sample.time.saturating_add(RECENT) < now.time;
         while self.samples.len() > 1 && self.samples.front().is_some_and(is_old) {

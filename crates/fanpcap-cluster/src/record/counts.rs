@@ -1,14 +1,15 @@
 //! Counts in messages: a node's report for the buckets of one analyzer.
 //!
-//! A connection loses no message, and counts only grow. So a report has the difference between each
-//! count and the count in the connection's previous report. The first report has whole counts.
+//! A connection loses no message, and counts only grow. So a connection's first report has the
+//! counts, and each later report has the difference between each count and the count in the report
+//! before.
 //!
 //! After the head come fields of 8 bytes: since, stamp, revision, ring, the beacon's number, and
 //! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
-//! Then comes a varint for each bucket of this analyzer: twice the difference of the packets seen.
-//! If the varint is odd, 1 was added, and two more varints follow: the differences of the packets
-//! captured and shared. Otherwise these two differences are 0. A varint has seven bits in each
-//! byte, the low bits first, and the highest bit is set in all bytes but the last.
+//! Then comes a varint for each bucket of this analyzer: its lowest bit is a flag, and the bits
+//! above are the difference of the packets seen. If the flag is set, two more varints follow: the
+//! differences of the packets captured and shared. Else these differences are 0. Each byte of a
+//! varint has seven bits, the low bits first; its highest bit is 0 in the last byte only.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -20,13 +21,12 @@ use crate::part::Part;
 
 const COUNTS_BYTES: usize = HEAD_BYTES + 56;
 
-/// The maximum number of bytes in a varint.
 const VARINT_BYTES: usize = 10;
 
-/// The bits of a count of packets seen. The factor of two in the varint costs one bit.
+/// The bits of a count of packets seen. The flag in the varint takes one bit.
 const SEEN: u64 = u64::MAX >> 1;
 
-/// The packets seen, captured and shared for each bucket, according to the last report.
+/// The counts of the last report, for each bucket: packets seen, captured and shared.
 type Before = Vec<[u64; 3]>;
 
 /// Writes a node's reports for one connection to an analyzer.
@@ -38,7 +38,7 @@ pub struct CountsEncoder {
 }
 
 impl CountsEncoder {
-    /// Writes reports for the analyzer of `part`. The cluster and the session come from `head`.
+    /// Writes reports about the buckets of `part`, for the cluster and the session in `head`.
     pub fn new(head: Head, part: Part) -> Self {
         let kind = Kind::Counts;
         Self {
@@ -48,7 +48,7 @@ impl CountsEncoder {
         }
     }
 
-    /// Begins again for another connection: the next report is the connection's first one.
+    /// Begins another connection: the next report is its first one, with the counts themselves.
     pub fn restart(&mut self) {
         self.before.fill([0; 3]);
     }
@@ -105,8 +105,8 @@ impl CountsDecoder {
     /// The counts of other buckets are 0.
     ///
     /// # Errors
-    /// Fails if the message is not a report, or has another part than the previous report. Then no
-    /// later report of the connection can be read.
+    /// Fails if the message is not a report, or is about other buckets than the connection's
+    /// previous report. After an error, no later report of the connection can be read.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<(Part, Report), MessageError> {
         let head = Head::of_whole(bytes, Kind::Counts)?;
         let rest = bytes.get(COUNTS_BYTES..);

@@ -1,4 +1,4 @@
-//! Targets of changes, and the steps to them.
+//! Which owners a change aims at, and the topologies that lead to them.
 
 use super::*;
 use crate::topology::Phase;
@@ -17,7 +17,8 @@ fn begin(current: &Topology, target: &ChangeTarget, nodes: &Nodes) -> Topology {
 }
 
 impl ChangeTarget {
-    /// How many buckets have different owners in this target and in the topology's target.
+    /// How many buckets have one owner in this target and another owner in `topology` (in a union,
+    /// the new owner).
     fn moves_from(&self, topology: &Topology) -> usize {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         moves(table, &self.table)
@@ -115,13 +116,14 @@ fn a_new_owner_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     let two = target(Some(&three), &[member(1, 1), member(3, 1)]);
     let union = begin(&three, &two, &lost);
     let again = target(Some(&union), &[member(1, 1), member(3, 5)]);
-    // Both new owners capture already. So their buckets can move, and they become the owners of the
-    // dead node's buckets.
+    // Nodes 1 and 3 already capture the buckets that they get in the union. So the next change
+    // makes them the owners of these buckets, which the dead node had.
     let change = begin(&union, &again, &lost);
     assert_eq!(change.check(), Ok(()));
     assert_eq!(change.owners, *union.new_owners.as_ref().expect("a union"));
     assert_eq!(change.entry(NodeId(2)), None);
-    // Node 1 does not capture yet, so the dead node, which may only be cut off, stays the owner.
+    // Node 1 does not capture its new buckets yet. So the dead node stays their owner: it may only
+    // be cut off, and still capture.
     let late = Nodes {
         dead: vec![2],
         late: vec![1],

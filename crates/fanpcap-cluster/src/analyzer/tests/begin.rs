@@ -1,8 +1,8 @@
-//! An analyzer that begins later than its nodes, and what an analyzer refuses and forgets.
+//! Analyzers that start later than their nodes, refuse records, and forget old sessions.
 
 use super::*;
 
-/// An analyzer that begins at `begin`, and takes these batches of a node.
+/// An analyzer that begins at `begin` and has taken the batches `sequences` of one node.
 fn met_at(begin: u64, sequences: &[usize]) -> Analyzer {
     let mut analyzer = Analyzer::new(AnalyzerSettings {
         begin,
@@ -22,7 +22,7 @@ fn met_at(begin: u64, sequences: &[usize]) -> Analyzer {
 fn a_session_that_began_before_the_analyzer_begins_with_the_first_batch_seen() {
     let counters = met_at(BEGIN - MS, &[20, 21, 23, 19]).counters();
     assert_eq!((counters.batches, counters.export_lost), (4, 2));
-    // If the session began after the analyzer, the batches with smaller numbers are missing.
+    // If the session began after the analyzer, the batches 0 to 18 count as lost too.
     let counters = met_at(0, &[20, 21, 23, 19]).counters();
     assert_eq!((counters.batches, counters.export_lost), (4, 19 * 2 + 2));
 }
@@ -35,7 +35,7 @@ fn a_topology_that_was_missed_between_two_looks_fences_nobody() {
     analyzer
         .take(&Batch::decode(&bytes).unwrap(), BEGIN - 900 * MS)
         .unwrap();
-    // The union, revision 2, ended before the analyzer got it.
+    // The analyzer never got revision 2, a union: it ended before the analyzer looked.
     analyzer.follow(Revision(3), topology(1, None));
     analyzer.know(BEGIN + 900 * MS);
     let bytes = batch(NEW, 2, &[record(BEGIN, true, b"new owner's")]);
@@ -111,8 +111,8 @@ fn slots_do_not_keep_the_memory_of_every_burst() {
         analyzer.take(&Batch::decode(&bytes).unwrap(), now).unwrap();
         analyzer.release(now, |_| ());
     }
-    // At any time, the records of half a second wait, in about 200 of the 4096 slots. All slots had
-    // records before.
+    // The records of half a second wait, in about 200 of the 4096 slots. The slots of earlier
+    // records must have freed their memory.
     assert!(analyzer.timeline.slots_with_memory() < 400);
 }
 

@@ -1,4 +1,4 @@
-//! The sender's frames are the ones that nodes wait for, even if the clocks differ.
+//! Nodes accept the frames that [`FrameSender`] makes, even if the clocks differ.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -177,7 +177,7 @@ fn an_update_that_was_lost_is_not_taken_later() {
             ago: Duration::ZERO,
         };
         announce(&mut announced, listener.due(now, Some(heard), Revision(9)));
-        // A missing update is accepted right after its own beacon, and not later.
+        // An update that was lost is refused if it comes after the next beacon.
         for due in lost.iter().filter(|due| due.sequence < now) {
             assert!(!take(&mut announced, due), "replayed at {now}: {due:?}");
         }
@@ -236,13 +236,13 @@ fn keys_change_while_beacons_go_on() {
         !is_taken
     });
     let missed: Vec<u64> = missed.collect();
-    // Beacons are missed until the listener tries the other key.
+    // The listener misses beacons until it tries the other one of its two keys.
     assert!(
         missed.iter().all(|now| (730..739).contains(now)),
         "{missed:?}"
     );
-    // A listener without the new key accepts no frame. When it gets the new key instead of the old
-    // one, it uses the new key at once.
+    // A listener that has only the old key accepts no frame. When the new key replaces the old one,
+    // the listener uses the new key at once.
     let mut late = FrameListener::new(vec![old]);
     announce(&mut announced, late.due(800, None, Revision(1)));
     late.set_numbers(vec![new]);
@@ -251,8 +251,8 @@ fn keys_change_while_beacons_go_on() {
 }
 
 proptest! {
-    /// The agent may be gone for half a minute, clocks may differ by half a minute, and beacons may
-    /// be lost. Every beacon that comes is accepted once.
+    /// Each beacon that comes is accepted exactly once, even if other beacons are lost, the clocks
+    /// differ by 28 s, and the agent is gone for 28 s.
     #[test]
     fn beacons_are_taken_once(
         ahead in -28_i64..28,

@@ -15,7 +15,7 @@ fn a_filter_waits_for_the_end_of_capture_mode() {
         key: Key::Flow,
         devices: None,
     };
-    // The version of node 3 does not send the node's mode.
+    // Node 3 runs an earlier version, which does not send its mode.
     let mut lab = TestCluster::with(&[1, 2, 3]);
     lab.node(1).announcement.setup = Some(setup(None));
     lab.node(2).announcement.setup = Some(setup(Some(52)));
@@ -23,7 +23,7 @@ fn a_filter_waits_for_the_end_of_capture_mode() {
     lab.run(2000);
     assert_eq!(lab.changes, []);
     assert_eq!(lab.notes, [Condition::Unfiltered(vec![NodeId(2)])]);
-    // Without the filter, the cluster still makes changes.
+    // The topology has no filter now. The cluster still changes it when node 3 dies.
     lab.lose(3);
     lab.run(2000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);

@@ -48,8 +48,8 @@ impl Cluster {
         cluster
     }
 
-    /// Runs one second. `packets` packets of each bucket come, and `port` of them reach the port of
-    /// node 1.
+    /// Runs one second. The port of node 1 gets `port` packets of each bucket, and each other port
+    /// gets `packets`.
     fn second(&mut self, packets: u64, port: u64) {
         self.seconds += 1;
         self.offered += packets;
@@ -134,8 +134,8 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         lost += 8 * 5;
         let end = cluster.seconds;
         (0..4).for_each(|_| cluster.second(10, 10));
-        // `parts` refers to the packets of the last five minutes. While packets come, a part of the
-        // loss is uncertain.
+        // `parts` is the number of lost packets in a million packets of the last five minutes.
+        // While packets come, a part of the loss is uncertain.
         let Verdict::Lossy(parts) = cluster.verdict() else {
             panic!("{:?}", cluster.verdict())
         };
@@ -212,7 +212,7 @@ fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     assert_eq!(cluster.verdict(), Verdict::Sound);
 }
 
-/// A port that continues to lose packets stays lossy, and the verdict has the right rate.
+/// A port that continues to lose packets stays lossy, and the verdict has the right loss rate.
 #[test]
 fn a_port_that_goes_on_losing_stays_named() {
     let mut cluster = Cluster::new(2);
@@ -249,7 +249,7 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
     let mut cluster = Cluster::new(3);
     let named = cluster.until((10, 20), |it| it == Verdict::Surplus);
     assert!(named <= 3, "{named} s");
-    // The verdict lasts as long as the reports with doubled packets are kept.
+    // The verdict stays until the ledger has dropped the reports that count doubled packets.
     let ended = cluster.until((10, 10), is_sound);
     assert!(ended <= 25, "{ended} s");
     assert_eq!(cluster.history()[0].worst, Verdict::Surplus);
@@ -257,14 +257,14 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
 
 #[test]
 fn a_blind_port_without_traffic_or_company_is_not_named_for_ever() {
-    // Two cases: no more traffic; or the port sees packets again, but the other nodes are gone.
+    // Two cases: all traffic stops, or the port sees packets again after the other nodes have gone.
     for is_alone in [false, true] {
         let mut cluster = Cluster::new(3);
         cluster.until((10, 0), |it| it == Verdict::Blind);
         let ended = if is_alone {
             cluster.leave(0);
             cluster.leave(2);
-            // The port is lossy, because it was blind.
+            // The verdict becomes lossy, because the blind port delivered no packets.
             cluster.until((10, 10), |it| it != Verdict::Blind)
         } else {
             cluster.beacon = 0;

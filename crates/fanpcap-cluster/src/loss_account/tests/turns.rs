@@ -1,4 +1,4 @@
-//! Packets that are captured in turn, with a node that may be out of turn.
+//! Nodes capture packets in turn, and one of them may capture packets in another node's turn.
 
 use super::model::SECOND;
 use super::named::{BEGIN, report};
@@ -15,8 +15,9 @@ fn ledger() -> Ledger {
     ledger
 }
 
-/// Takes the reports after `seconds`. `nodes` has for each node: the packets of buckets 0 and 1
-/// that it saw, the packets that it captured of its own bucket, and when its last beacon came.
+/// Gives the ledger a report of each node, made `seconds` after the begin. `nodes` has for each
+/// node: the packets of buckets 0 and 1 that it saw, the packets that it captured of its own
+/// bucket, and the second in which its last beacon came.
 fn take<const NODES: usize>(ledger: &mut Ledger, seconds: u64, nodes: [[u64; 4]; NODES]) {
     for (node, [first, second, captured, beacon]) in nodes.into_iter().enumerate() {
         let seen = |bucket| match bucket {
@@ -64,9 +65,9 @@ fn a_node_that_lacked_a_packet_is_uncertain() {
 
 #[test]
 fn a_node_whose_port_was_blind_at_rest_is_uncertain_when_it_sees_again() {
-    // The port of node 1 is blind from second 4 on. There is no traffic from 6 to 40, the port
-    // delivers beacons again from 38 on, and the next update comes at 46. From 40 to 44 node 1
-    // captures packets of node 0 instead of its own, and sees as many packets as were sent.
+    // The port of node 1 is blind from second 4 to second 38. No packets are sent from second 6 to
+    // second 40. From second 40 to second 44, node 1 sees all packets, but it captures packets of
+    // node 0 instead of its own: it missed packets, and the next update comes in second 46.
     for is_blind in [false, true] {
         let mut ledger = ledger();
         for seconds in 0..60u64 {
@@ -97,9 +98,9 @@ fn a_node_whose_port_was_blind_at_rest_is_uncertain_when_it_sees_again() {
 #[test]
 fn a_loss_below_one_that_was_forgotten_is_uncertain() {
     // The port of node 1 loses half of the packets of bucket 0. Then the port delivers each packet
-    // three times, so the ledger does not use the node's counts. After a pause the verdict is sound
-    // again. Then the port loses one packet, and node 1 captures three packets that belong to node
-    // 0.
+    // three times. The ledger does not use the node's counts in this time, because they exceed
+    // those of the other nodes. After a pause the verdict is sound again. Then the port loses one
+    // packet, and node 1 captures three packets that belong to node 0.
     let mut ledger = ledger();
     let (mut seen, mut other, mut doubles) = (0, 0, 0);
     for seconds in 0..140u64 {
