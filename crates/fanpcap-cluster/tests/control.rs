@@ -86,7 +86,8 @@ proptest! {
         }
     }
 
-    /// Parts come in any order, some come twice, and late parts of an older list come between them.
+    /// A list is read from its parts, even if they come in any order, some come twice, and parts of
+    /// an older list come between them.
     #[test]
     fn parts_make_the_list(
         list in list(),
@@ -111,7 +112,7 @@ proptest! {
 
 #[test]
 fn a_million_inputs_are_refused_or_written_again() {
-    // Without proptest, a million inputs take only a second.
+    // The inputs are made without proptest, because a million inputs then take only a second.
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut below = |end: usize| usize::try_from(random.next_u64()).expect("64 bits") % end;
     let mut read = 0;

@@ -1,5 +1,5 @@
-//! The contents of control messages: each body is read as it was written, and no list of AVPs
-//! causes a panic.
+//! The bodies of control messages: a body that was encoded is decoded to the same body, and no list
+//! of AVPs makes the decoder panic.
 
 use std::net::SocketAddr;
 

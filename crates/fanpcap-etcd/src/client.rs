@@ -231,7 +231,8 @@ mod tests {
         assert_eq!((answer, attempts), (Err(told()), 2));
     }
 
-    /// One endpoint has a wrong certificate, but the other endpoint may still become reachable.
+    /// If one endpoint has a wrong certificate and the other one is out of reach, the second error
+    /// is returned: the other endpoint may become reachable.
     #[test]
     fn an_endpoint_that_is_out_of_reach_is_told_as_such() {
         let client = client(&["http://127.0.0.1:1", "http://127.0.0.1:2"]);

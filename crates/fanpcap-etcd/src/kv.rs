@@ -169,7 +169,8 @@ impl Client {
         self.call("/v3/kv/range", &keys.fields())
     }
 
-    /// Replaces the value whose mod revision is `replaces`; 0 if the key must not exist yet.
+    /// Replaces the key's value if its mod revision is `replaces`. With `replaces` 0, stores the
+    /// value only if the key does not exist.
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call. The value may be stored
@@ -204,7 +205,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call. etcd may have done the
-    /// transaction. It should make `conditions` false, so that a repeat does nothing.
+    /// transaction. So `then` should make `conditions` false: a repeat then does nothing.
     pub fn txn(
         &self,
         conditions: &[Compare],

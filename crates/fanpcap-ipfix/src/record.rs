@@ -38,7 +38,7 @@ pub enum Algorithm {
     Systematic {
         /// How many packets are selected in a row.
         interval: u32,
-        /// How many packets after them are not selected.
+        /// How many packets are skipped after the selected packets.
         space: u32,
     },
     /// The hash function BOB (6): a packet is selected if its hash modulo `modulus` is the bucket.

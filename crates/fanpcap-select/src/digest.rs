@@ -7,7 +7,7 @@ use crate::bob;
 /// Number of payload bytes that the hash covers. They include UDP's checksum. With this number, the
 /// hash mixes a key of IPv4 in two rounds; one byte more would need a third round.
 pub const PAYLOAD: usize = 11;
-/// Lengths of a key in bytes: of IPv4, of IPv6, and of frames without an IP packet.
+/// How many bytes the hash covers: of an IPv4 packet, of an IPv6 packet, and of any other frame.
 pub(crate) const V4: usize = 12 + PAYLOAD;
 pub(crate) const V6: usize = 36 + PAYLOAD;
 pub(crate) const OTHER: usize = 14 + PAYLOAD;

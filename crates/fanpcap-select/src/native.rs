@@ -31,9 +31,9 @@ pub enum Verdict {
 /// A node's counters that are not kept by bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Causes {
-    /// Beacons whose number was announced.
+    /// Beacons that are genuine: their number had been announced by [`Node::announce`].
     pub beacons: u64,
-    /// Topology updates whose number was announced.
+    /// Topology updates that are genuine: their number had been announced by [`Node::announce`].
     pub updates: u64,
     /// Beacons and updates with a wrong or an already used number. They also count as packets.
     pub forged: u64,
@@ -41,7 +41,7 @@ pub struct Causes {
     pub others: u64,
     /// Packets of this node that were lost because a ring was full.
     pub lost: u64,
-    /// Packets that were both this node's and another node's, in a union.
+    /// Packets of buckets that a union gives to this node and to another node.
     pub shared: u64,
     /// Packets of this node that did not pass the cluster's filter.
     pub filtered: u64,
@@ -91,7 +91,7 @@ impl Node {
         self.is_several = true;
     }
 
-    /// Uses these claims from now on, and cancels a prepared table.
+    /// Uses these claims from now on, and drops the claims that [`Self::prepare`] took, if any.
     pub fn switch(&mut self, claims: Claims, mark: u32) {
         self.control = self.prepared(claims, mark);
         self.next = None;
@@ -243,7 +243,7 @@ mod tests {
             };
             node.judge(&frame, 0)
         };
-        // A forged update counts as a packet, but not as a turn.
+        // A forged update is judged as a packet, but the next packet keeps its turn.
         assert!(matches!(judge(&mut node, 98), Verdict::Packet { .. }));
         let second = Verdict::Packet {
             bucket: 2,

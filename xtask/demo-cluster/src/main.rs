@@ -195,8 +195,8 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until all living nodes have sent two reports since the last packet. With two equal
-    /// reports the counts are exact.
+    /// Waits until all living nodes have sent two reports since the last packet. If a node's two
+    /// reports are equal, no packet came between them, so its counts are complete.
     fn await_reports(&mut self) -> Result<()> {
         let since = now_ns()?;
         let living = self.stage.living();

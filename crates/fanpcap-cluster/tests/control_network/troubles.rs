@@ -61,8 +61,8 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     network.run(30 * SECOND);
     let follows: Vec<_> = network.nodes.iter().map(|node| node.follows).collect();
     assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
-    // No process has the newer topology. So the old topology is written again, and all nodes follow
-    // it.
+    // No coordinator and no agent still has the contents of the newer topology. So the leader
+    // writes the old one again, and all nodes follow it.
     let leader = network.leaders()[0];
     let is_outrun = |network: &mut Network| {
         let now = network.now;
@@ -111,7 +111,7 @@ fn a_heartbeat_that_others_have_overtaken_says_nothing() {
     }
 }
 
-/// The network asserts that no revision is given twice.
+/// The simulated network asserts that no two topologies get the same revision.
 #[test]
 fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     let term = |network: &Network| {
@@ -120,7 +120,7 @@ fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     };
     let (mut network, ..) = settled(3, 1, 2);
     let before = term(&network);
-    // No process that knows the term is left.
+    // All agents end, and the coordinator loses its file: so no process has the term any more.
     network.nodes.iter_mut().for_each(|node| node.end = None);
     network.coordinators[0].stored = None;
     network.start_coordinator(0);
@@ -131,8 +131,9 @@ fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     assert_eq!(term(&network), before);
 }
 
-/// The nodes' agents have started again and have no topology to send. The leader was cut off when
-/// the newer topology was written. The coordinator that wrote it is a standby.
+/// The agents have restarted and have no topology to send. One coordinator was cut off while the
+/// other one wrote a newer topology. The second one shows this topology to the first one, which
+/// then leads.
 #[test]
 fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     let (mut network, leader, old) = settled(5, 2, 3);
@@ -163,19 +164,20 @@ fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     assert!(network.write(1 - leader) > Some(newer) && newer > old);
 }
 
-/// A coordinator that was cut off leads with an old topology. The first node that it hears has
-/// started again, and the other nodes follow a newer topology.
+/// A coordinator with an old topology leads. The first node that it hears has restarted; the other
+/// nodes follow a newer topology.
 #[test]
 fn a_leader_hears_the_nodes_before_it_gives_out_what_it_knew() {
     for seed in 0..5 {
         assert_eq!(restart_beside_an_old_leader(seed, 2 * SECOND), (1, 2));
     }
-    // If the leader does not wait for nodes, the node gets the old topology after its restart.
+    // If the leader does not wait until it hears the other nodes, it may send the restarted node
+    // the old topology.
     let told = (0..60).map(|seed| restart_beside_an_old_leader(seed, Duration::ZERO));
     assert!(told.max() > Some((1, 2)));
 }
 
-/// Returns how often the node got the old topology and the newer one, before and after its restart.
+/// Returns how often node 2 got the old topology, and how often the newer one, in the whole run.
 fn restart_beside_an_old_leader(seed: u64, settle: Duration) -> (usize, usize) {
     let (mut network, leader, old) = settled(seed, 2, 3);
     network.settle = settle;
@@ -203,7 +205,7 @@ fn restart_beside_an_old_leader(seed: u64, settle: Duration) -> (usize, usize) {
     (told(old), told(newer))
 }
 
-/// A coordinator whose disk is full sends nothing that would be lost in a crash. Another
+/// A coordinator whose disk is full sends no topology that it could not write to its file. Another
 /// coordinator replaces it.
 #[test]
 fn what_is_not_stored_is_not_sent() {

@@ -15,11 +15,10 @@ pub(super) const UNPROVEN: usize = 256;
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
 const ENDING: usize = 32;
 
-/// The limits never end a connection of a network with at most this many: a node may have a
-/// connection, and an earlier one that broke unnoticed.
+/// A network with at most this many proven connections keeps them: a node may have its present
+/// connection and an earlier one that broke unnoticed.
 const FEW: usize = 2;
 
-/// The slots for connections.
 #[derive(Clone, Default)]
 pub(super) struct ConnectionLimits(Arc<Shared>);
 

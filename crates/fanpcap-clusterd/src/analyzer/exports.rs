@@ -34,7 +34,7 @@ const QUEUE: usize = 256;
 /// Number of packets in one message to the thread.
 const TOGETHER: usize = 512;
 
-/// Maximum number of nodes that are exported.
+/// Maximum number of nodes whose packets and counts are exported.
 const NODES: usize = 256;
 
 /// Number of options records that are sent without a pause: collectors have small buffers.
@@ -43,12 +43,11 @@ const BURST: usize = 64;
 /// The pause after [`BURST`] options records.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long the thread waits for a message before it looks for waiting records to send.
+/// How long the thread waits for a message before it sends records that have waited long enough.
 const WAIT: Duration = Duration::from_millis(200);
 
 const BUCKETS: u32 = 4096;
 
-/// A message to the thread that exports.
 #[derive(Debug)]
 enum ExportMessage {
     Packets(Vec<OwnedPacket>),
@@ -56,7 +55,6 @@ enum ExportMessage {
     Counts(Box<Report>),
 }
 
-/// A packet in a message to the thread.
 #[derive(Debug)]
 struct OwnedPacket {
     node: NodeId,
@@ -81,13 +79,12 @@ pub(super) struct Exported {
     pub(super) skipped: AtomicU64,
 }
 
-/// The exports of an analyzer.
 #[derive(Debug)]
 pub(super) struct Exports {
     to: Option<SyncSender<ExportMessage>>,
     thread: Option<JoinHandle<()>>,
     waiting: Vec<OwnedPacket>,
-    /// The newest topology, until the thread has it.
+    /// The newest topology; `None` once the export thread has it.
     topology: Option<(Revision, Selection)>,
     exported: Arc<Exported>,
 }
@@ -145,7 +142,7 @@ impl Exports {
     }
 
     /// Passes the newest topology to the thread, if the thread does not have it. Returns whether
-    /// the thread now has it: later packets must not be exported with an older topology.
+    /// the thread now has it: only then it may export later packets.
     fn tell_topology(&mut self) -> bool {
         let Some((revision, selection)) = self.topology else {
             return true;
@@ -197,7 +194,7 @@ struct Worker {
 struct Domain {
     collectors: Vec<Collector>,
     report: Option<Report>,
-    /// What was added to the totals so far, in the order of [`Collector::counts`].
+    /// What the totals already have of this node's counts, in the order of [`Collector::counts`].
     added: [u64; 4],
 }
 

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// The batches that are acknowledged when the analyzer's output count reaches the key. Each
-    /// batch has its connection's `lacks`, and the number to which `lacks` is then set.
+    /// For each output count, the batches that wait for it: the `lacks` of the batch's connection,
+    /// and the number to which `lacks` is set when the batch is acknowledged.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 

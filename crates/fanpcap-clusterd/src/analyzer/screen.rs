@@ -22,7 +22,7 @@ const REST: &str = "\x1b[J";
 pub(super) struct TerminalScreen(());
 
 impl TerminalScreen {
-    /// Standard output must be a terminal.
+    /// Enters the alternate screen. Fails if standard output is not a terminal.
     pub(super) fn open() -> Result<Self> {
         let mut out = io::stdout();
         ensure!(

@@ -61,8 +61,8 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
     make(&mut *engine::operator_side(&conf)?, node, &change)
 }
 
-/// Makes the change. For a node that the cluster does not know, only a change is allowed that
-/// undoes an earlier change.
+/// Makes the change. If the node is not in the cluster, refuses any change but one that undoes an
+/// earlier change.
 fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> Result<ExitCode> {
     let view = side.look()?.view;
     let is_live = view.live.iter().any(|live| live.announcement.node == node);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use fanpcap_cluster::ClusterStatus;
 
-    /// The operator's side of a cluster in memory.
+    /// An [`OperatorSide`] for a cluster that exists only in memory.
     #[derive(Default)]
     struct Side(View);
 

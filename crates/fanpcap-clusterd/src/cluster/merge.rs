@@ -1,9 +1,9 @@
 //! `fanpcap cluster merge`: merges the nodes' captures into one capture without doubles.
 //!
 //! In distribution mode, two nodes have the same packet while its bucket moves, or while a node is
-//! cut off from the others. With most keys, equal packets have the same bucket and the same owner.
-//! So equal packets in two files are doubles (one packet, captured twice). Equal packets in one
-//! file are repeats.
+//! cut off from the others. With most values of `select`, equal packets have the same bucket and
+//! the same owner. So equal packets in two files are doubles (one packet, captured twice). Equal
+//! packets in one file are repeats.
 //!
 //! With `round_robin`, each packet gets the next bucket. So another node may get the repeat. Equal
 //! packets in two files are doubles only if they came while buckets moved.
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Milliseconds by which the time stamps of duplicates may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     window: u64,
-    /// The settings of the cluster, if this machine has them. They say how packets are selected
+    /// The settings of the cluster, which say how packets are selected. The file may be missing
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
     /// How packets were selected, if not as in the settings. Without settings: 'packet'
@@ -190,7 +190,8 @@ mod tests {
         let two: [(u64, &[u8]); 3] = [(1001, b"a"), (4001, b"b"), (9001, b"c")];
         let select = "round_robin";
         assert_eq!(merged(select, &[], &one, &two), b"aabbcc");
-        // The time stamps of the two nodes differ.
+        // The packets came 100 ms before this time, but `window` widens the time: clocks may
+        // differ.
         assert_eq!(merged(select, &["4.1..5"], &one, &two), b"aabcc");
         let twice = ["0.999..1.5", "9..9"];
         assert_eq!(merged(select, &twice, &one, &two), b"abbc");

@@ -293,7 +293,7 @@ impl<'a> FileEntries<'a> {
     }
 
     fn selection(&self) -> Selection {
-        // Applications need complete connections; an analyzer merges all packets.
+        // By default, applications get whole connections, and an analyzer merges single packets.
         let otherwise = match self.mode() {
             Mode::Distribution => SelectionKey::Flow,
             Mode::Capture => SelectionKey::Packet,
@@ -399,7 +399,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, self.entry(Key::Node)))
     }
 
-    /// Refuses `round_robin` with several devices: nodes would see the packets in different orders.
+    /// Refuses `round_robin` with several devices: nodes may order their packets differently.
     fn check_turns(&self, conf: &Conf) -> Result<(), Report> {
         if conf.devices.len() < 2 || conf.selection.key != SelectionKey::RoundRobin {
             return Ok(());

@@ -40,7 +40,7 @@ impl Conf {
         }
         let text = text.to_owned();
         let filter = Filter { text, code };
-        // Every node will compile the same BPF program.
+        // Every node will compile this BPF program, so a filter that is refused must be found here.
         let program = Program {
             selection: self.selection,
             cluster: 0,

@@ -54,7 +54,7 @@ impl Store {
     /// Replaces the contents. Only the owner may read the file: it has the hash's initial value.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
-        // A coordinator that crashed may have left this file. No existing file is written to.
+        // A coordinator that crashed may have left this file, and then `create_new` would fail.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -84,7 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// Stands for a topology of a later version. This topology has no nodes, so it can't be read.
+    /// A topology that a coordinator can't read, because it has no nodes. The tests use it in place
+    /// of a later version's topology.
     fn unreadable() -> Topology {
         Topology {
             epoch: 1,

@@ -49,7 +49,7 @@ impl Device {
         Ok(())
     }
 
-    /// Refuses a device that runs somebody else's XDP program. `own` is this node's program.
+    /// Refuses a device that runs another XDP program than `own`, the id of this node's program.
     pub(crate) fn check_xdp(&self, own: Option<u32>) -> Result<()> {
         let found = link::get(self.ifindex).context("reading the device")?;
         match found.xdp {
@@ -71,7 +71,7 @@ impl Device {
         }
     }
 
-    /// The number of receive queues, if one CPU at a time serves each of them; otherwise 0.
+    /// The number of receive queues; 0 if several CPUs may serve queues with the same number.
     pub(crate) fn queues(&self) -> u32 {
         let device = ethtool::Device::find(self.ifindex).ok();
         let queues = device.and_then(|device| device.receive_queues());
@@ -93,9 +93,9 @@ impl Device {
     }
 }
 
-/// Like [`Device::queues`], for a device of this kind with `queues` queues. The kernel runs a
-/// bond's BPF program at the bond's ports. Each port numbers its queues from 0, so several CPUs may
-/// serve queues with the same number.
+/// Does the same as [`Device::queues`], for a device of this kind with `queues` queues. A bond's
+/// BPF program runs at all ports of the bond, and each port numbers its queues from 0. So several
+/// CPUs may serve queues with the same number.
 fn queues_of(kind: &str, queues: u32) -> u32 {
     match kind {
         "bond" => 0,

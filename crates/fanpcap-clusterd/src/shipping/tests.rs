@@ -189,8 +189,8 @@ fn another_list_of_analyzers_gives_nothing_up() {
     shipper.flush(Revision(1), 0);
     let listener = TcpListener::bind(to).unwrap();
     let reader = std::thread::spawn(move || {
-        // One connection is of the queue for the old list of analyzers, one of the queue for the
-        // new list.
+        // Two connections come: for the queue of the old list of analyzers, and for that of the new
+        // list.
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             let mut there = 0;
@@ -249,8 +249,8 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
         let (mut stream, _) = analyzer.accept().unwrap();
         let bytes = message(&mut stream).unwrap();
         let batch = Batch::decode(&bytes).unwrap();
-        // A new session's batches have numbers from 0 on. In the old session, the analyzer would
-        // take the batch for a repeat.
+        // A new session's batches have numbers from 0 on. With the number of the old session, the
+        // analyzer would take the batch for a repeat.
         assert_eq!((batch.len(), batch.origin.sequence), (3, 0));
         assert!(sessions.insert(batch.head.session), "{sessions:?}");
         stream.write_all(&encode_ack(&batch.head, 1)).unwrap();
@@ -266,7 +266,7 @@ fn the_newest_report_is_sent_beside_batches_as_soon_as_there_is_a_connection() {
     shipper.report(report(1));
     shipper.report(report(2));
     let listener = TcpListener::bind(to).unwrap();
-    // After a connection has broken, the first message again has all counts.
+    // The first message of each connection has the counts themselves, not differences.
     for newest in [2, 5] {
         let (mut stream, _) = listener.accept().unwrap();
         let mut decoder = CountsDecoder::default();
@@ -365,7 +365,7 @@ fn a_connection_that_fails_has_a_reason_and_what_to_check() {
         "{refused}"
     );
     assert!(refused.contains("is the analyzer running"), "{refused}");
-    // The reason changes: a listener accepts connections and closes them.
+    // Now a listener accepts and closes connections, so the shipper has another reason.
     let listener = TcpListener::bind(analyzer).unwrap();
     std::thread::spawn(move || listener.incoming().for_each(drop));
     let closed = trouble_with(&shipper, "closed");

@@ -22,7 +22,7 @@ const SECOND: &str = "udp[8] & 3 = 1 or udp[8] & 3 = 2";
 /// For how long packets come before the filter is replaced, and after that.
 const BEFORE: Duration = Duration::from_millis(500);
 
-/// At least this many packets come before the change, and at least this many after it.
+/// At least this many packets come before the filter is replaced, and at least this many after it.
 const SURE: u64 = 1000;
 
 /// Packets that the nodes' filters dropped, according to their metrics.
@@ -88,7 +88,8 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     Ok((line, times.collect()))
 }
 
-/// Asserts how often these packets were captured. `wanted` returns the number for a class.
+/// Asserts how often the packets `from..to` were captured: for each class, as often as `wanted`
+/// returns; for `None`, at most once.
 fn assert_times(times: &[u64], from: u64, to: u64, wanted: impl Fn(u64) -> Option<u64>) {
     let all = (0..).zip(times.iter().copied());
     for (number, found) in all.filter(|(number, _)| (from..to).contains(number)) {

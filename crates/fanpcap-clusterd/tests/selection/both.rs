@@ -1,4 +1,5 @@
-//! A selection in the kernel and a selection in user space, which get the same packets.
+//! Runs the selection in the kernel and the one in user space on the same packets, and compares
+//! them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -90,7 +91,7 @@ impl Both {
             0 => Vec::new(),
             device => context(bytes, device, queue),
         };
-        // The kernel does not run a BPF program on such a frame.
+        // The kernel refuses to run a BPF program on a frame that is too short.
         let Ok(run) = self.kernel.program().run(bytes, &context, 1) else {
             return Ok(());
         };
@@ -184,11 +185,12 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
         };
         let mut draw = Draw::new(&tape[400..]);
         match draw.below(40) {
-            // Each change of a table waits for a grace period of the kernel, so there are few.
+            // There are few changes of the table, because each one waits for a grace period of the
+            // kernel.
             1 if draw.one_in(12) => events.push(Event::Switch(number, draw.byte().into())),
             2 | 3 => in_line(&mut draw, number, &mut frames, &mut events),
             4..=7 => events.extend(frames.pop_front().map(Event::Packet)),
-            // A frame is sent again, and a frame is sent with one changed byte.
+            // 8: sends a frame that is sent again later. 9: sends a frame with one changed bit.
             8 => events.extend(frames.front().cloned().map(Event::Packet)),
             9 => {
                 if let Some(mut frame) = frames.front().cloned() {
@@ -204,8 +206,9 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     events
 }
 
-/// A frame for the BPF program's fast path, or a frame that fails just one condition for this path:
-/// the type, the first byte, the length in the header, or the actual length.
+/// A frame that meets or just fails the conditions of the BPF program's fast path. The conditions:
+/// the Ethernet type, the IP header's first byte, the length in the IP header, and the frame's
+/// length.
 fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
     let mut frame = draw.bytes(12);
     if draw.one_in(4) {
@@ -233,7 +236,8 @@ fn edge(draw: &mut Draw<'_>) -> Vec<u8> {
     frame
 }
 
-/// Usually announces a frame. Adds it to the frames that are sent later.
+/// Makes one of the coordinator's frames, and adds it to `frames`, which are sent later. For four
+/// of five frames, adds an event that announces the frame.
 fn in_line(
     draw: &mut Draw<'_>,
     number: u64,

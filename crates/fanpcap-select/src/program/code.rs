@@ -10,7 +10,7 @@ use crate::layout::{control, counts};
 /// The indices of the maps.
 pub(super) const MAP_CONTROL: usize = 0;
 pub(super) const MAP_COUNTS: usize = 1;
-/// The index of [`crate::layout::NEXT_MAP`] or [`crate::layout::RINGS_MAP`].
+/// The index of [`crate::layout::RINGS_MAP`] in capture mode, else of [`crate::layout::NEXT_MAP`].
 pub(super) const MAP_ENDS: usize = 2;
 
 impl Program {
@@ -58,7 +58,7 @@ pub(super) fn reach(asm: &mut Assembler, len: usize, scratch: Register, beyond: 
     asm.jump_if(scratch.above(R2), beyond);
 }
 
-/// A constant as the immediate number of an instruction.
+/// Converts a constant to the immediate operand of an instruction.
 pub(super) const fn offset(constant: usize) -> i32 {
     assert!(constant < 1 << 30);
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]

@@ -1,4 +1,4 @@
-//! How the proof judges changes without a union.
+//! Which verdict the proof gives on a change that has no union.
 
 use std::rc::Rc;
 

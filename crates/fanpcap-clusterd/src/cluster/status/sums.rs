@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::{look, rows};
 
-/// The status of several clusters.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) clusters: Vec<(String, ClusterStatus)>,

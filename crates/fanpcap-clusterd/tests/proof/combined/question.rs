@@ -1,4 +1,5 @@
-//! Which packets may be uncertain in the account: packets of the buckets and the times in question.
+//! Which packets the account may show as uncertain: packets that came during a change or a fault,
+//! in a bucket that a faulty node had.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,12 +20,12 @@ struct Change {
     part: usize,
 }
 
-/// All changes so far. A part of the run ends with a pause in the traffic. After that, no further
-/// packets of the part become uncertain.
+/// The changes of the run so far. A run has parts: each pause in the traffic ends a part. A fault
+/// after the pause makes no packets from before the pause uncertain.
 #[derive(Default)]
 pub(super) struct Question {
     changes: Vec<Change>,
-    /// For each node, the buckets that it had in the present part.
+    /// For each node, the buckets that it has had since the present part of the run began.
     had: Vec<Flags>,
     /// Nodes that did not capture or receive all packets in the present part.
     faulty: BTreeSet<usize>,
@@ -35,7 +36,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Notes that the nodes have these buckets now.
+    /// Notes that each node now has the buckets that `owners` gives it.
     pub(super) fn own(&mut self, owners: &Owners, nodes: usize) {
         self.had.resize_with(nodes, || vec![false; BUCKETS]);
         for (node, had) in self.had.iter_mut().enumerate() {
@@ -46,15 +47,17 @@ impl Question {
         }
     }
 
-    /// Notes that buckets got other owners while the packets `numbers` came.
+    /// Notes that buckets moved from the owners `from` to the owners `to`, while packets with these
+    /// numbers came.
     pub(super) fn moved(&mut self, from: &Owners, to: &Owners, numbers: Range<u64>) {
         let moved = from.iter().zip(to).map(|(from, to)| from != to);
         self.note(moved.collect(), numbers);
     }
 
-    /// Notes that a node was dead, hung or blind, or joined, while these packets came. The buckets
-    /// that the node had at that time are in question. So are its other buckets of this part of the
-    /// run, but only packets that came while these buckets moved.
+    /// Notes that a node was dead, hung or blind, or joined, while these packets came. All these
+    /// packets are in question in the buckets that the node had at that time. In buckets that the
+    /// node had earlier or later in this part of the run, only packets that came while these
+    /// buckets moved are in question.
     pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         let name = Some(id(node));
         let own = owners.iter().map(|owner| *owner == name);
@@ -78,7 +81,8 @@ impl Question {
         }
     }
 
-    /// Ends a part of the run. From now on, the nodes have these buckets.
+    /// Ends the present part of the run. In the next part, each bucket begins with its owner in
+    /// `owners`.
     pub(super) fn end_part(&mut self, owners: &Owners) {
         let mut uncertain = self.dead.clone();
         uncertain.resize(BUCKETS, false);
