@@ -25,7 +25,7 @@ pub const FILTER_CODE: usize = 1024;
 pub enum Phase {
     /// Each bucket has one owner.
     Stable,
-    /// A bucket that moves is captured by its old and its new owner. Both mark its records.
+    /// A bucket that moves is captured by its old and its new owner. Both owners mark its records.
     Union,
 }
 

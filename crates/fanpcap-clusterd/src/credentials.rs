@@ -16,7 +16,7 @@ use crate::tls::{Tls, TlsFiles};
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name, if any. The first one seals messages; both open messages.
+/// The keys that the settings name, if any. The first one seals messages; both can open them.
 ///
 /// # Errors
 /// Fails if a file can't be read or is too short, or if other users can read it.

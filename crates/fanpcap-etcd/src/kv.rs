@@ -161,7 +161,7 @@ fn ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Range>, D::E
 }
 
 impl Client {
-    /// Reads keys. The answer agrees with the majority of etcd's members.
+    /// Reads keys. The read is linearizable: etcd confirms it with a majority of its members.
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call.

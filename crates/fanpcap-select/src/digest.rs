@@ -4,8 +4,8 @@ use fanpcap_wire::{Frame, Header, Layers};
 
 use crate::bob;
 
-/// Number of payload bytes that the hash covers. They include UDP's checksum. With this number, the
-/// hash mixes a key of IPv4 in two rounds; one byte more would need a third round.
+/// Number of payload bytes that the hash covers. These bytes include UDP's checksum. With 11 bytes,
+/// the hash of an IPv4 packet takes two rounds; with one byte more, it would take three.
 pub const PAYLOAD: usize = 11;
 /// How many bytes the hash covers: of an IPv4 packet, of an IPv6 packet, and of any other frame.
 pub(crate) const V4: usize = 12 + PAYLOAD;

@@ -31,7 +31,7 @@ fn run() -> Result<ExitCode> {
         "the demo makes network namespaces: run it as root"
     );
     stop::on_signals().context("catching signals")?;
-    // The thread moves to a namespace of its own.
+    // The demo has its own thread, because the thread moves to another network namespace.
     let shown = thread::scope(|scope| scope.spawn(show).join());
     shown.expect("the demo does not panic")?;
     Ok(ExitCode::SUCCESS)
@@ -167,7 +167,7 @@ impl Story {
     fn account(&mut self, first: u64) -> Result<()> {
         let files = self.stage.captured()?;
         if let Some((node, at)) = self.dead.take() {
-            // Reads the last reports of the dead node before its end is recorded.
+            // The account needs the dead node's last reports before it records the node's end.
             self.account.take(at)?;
             self.account.end_node(id(node), at, &files[node]);
         }

@@ -12,8 +12,8 @@ const WINDOW: u64 = (WORDS * 64) as u64;
 /// The number of words in the window. Each batch has one bit.
 const WORDS: usize = 256;
 
-/// If the number of a session's first batch that comes is greater than this, the session began
-/// while the analyzer was out of reach.
+/// If the first batch that comes of a session has at least this number, the session began while the
+/// node could not reach the analyzer.
 const FIRST: u64 = 1024;
 
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) captured: Box<Counts>,
     /// The lowest stamp of the session's records. Batches without records do not count.
     pub(super) began: u64,
-    /// When the newest batch came. `ahead` is how much its stamp was ahead of the analyzer's clock.
+    /// When the newest batch came. `ahead` is the batch's stamp minus the analyzer's time then.
     pub(super) heard: u64,
     pub(super) ahead: i64,
     /// After the delivery of this many time slots, all records that came are delivered.

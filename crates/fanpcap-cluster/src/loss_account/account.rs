@@ -51,7 +51,7 @@ pub struct Account {
     pub nodes: Vec<NodeAccount>,
     /// The history of each port that ever had a bad verdict, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that found a node's ring full; for a dead node, as in its last report.
+    /// Packets that found a node's ring full. Those of a dead node are as in its last report.
     pub ring: u64,
     /// When the account begins, in nanoseconds since 1970.
     pub since: u64,

@@ -1,4 +1,4 @@
-//! The ledger of all nodes' counts. It is given the nodes' reports and deaths.
+//! The ledger of all nodes' counts. Its caller adds each report of a node, and each node's death.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct LedgerSettings {
     pub skew: u64,
     /// When the ledger begins, in nanoseconds since 1970. The ledger leaves out earlier packets.
     pub begin: u64,
-    /// Whether an analyzer calls [`Ledger::set_doubles`]. If not, the account has limits of the
+    /// Whether [`Ledger::set_doubles`] is called. If not, the account has only limits of the
     /// doubles.
     pub analyzed: bool,
 }
@@ -61,9 +61,9 @@ pub struct Ledger {
     /// The `skew` of the settings, which applies when not all nodes see beacons.
     pub(super) without_beacons: u64,
     pub(super) runs: Vec<CounterRun>,
-    /// The ended runs that were last added to the sums: node, boot and begin of each run.
+    /// The ended runs that were last added to `past`: node, boot and begin of each run.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
-    /// The latest end of a run that was added to the sums.
+    /// The latest end of a run that was added to `past`.
     pub(super) over: u64,
     /// The time up to which every live node has reported.
     pub(super) time: u64,

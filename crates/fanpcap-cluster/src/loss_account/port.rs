@@ -67,8 +67,8 @@ impl Port {
         }
     }
 
-    /// Begins again, because the node's counts are not used now. Until they are used again, the
-    /// port may lack any number of packets.
+    /// Forgets the samples, because the ledger does not use the node's counts now. Until it uses
+    /// them again, the port may lack any number of packets.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
         self.rested = self.lacking;
@@ -76,8 +76,8 @@ impl Port {
         self.parts = 0;
     }
 
-    /// Notes that a bucket's traffic stopped. The port lacks `lacks` of its packets since the
-    /// previous stop.
+    /// Notes that a bucket's traffic stopped. The port lacks `lacks` of the bucket's packets since
+    /// the previous stop.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);

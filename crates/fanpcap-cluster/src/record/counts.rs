@@ -8,8 +8,8 @@
 //! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
 //! Then comes a varint for each bucket of this analyzer: its lowest bit is a flag, and the bits
 //! above are the difference of the packets seen. If the flag is set, two more varints follow: the
-//! differences of the packets captured and shared. Else these differences are 0. Each byte of a
-//! varint has seven bits, the low bits first; its highest bit is 0 in the last byte only.
+//! differences of the packets captured and shared. Else these differences are 0. A varint has seven
+//! bits in each byte, the low bits first; the highest bit is 0 in the last byte only.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -23,7 +23,7 @@ const COUNTS_BYTES: usize = HEAD_BYTES + 56;
 
 const VARINT_BYTES: usize = 10;
 
-/// The bits of a count of packets seen. The flag in the varint takes one bit.
+/// The bits of a count of packets seen that are sent: the flag in the varint takes one bit.
 const SEEN: u64 = u64::MAX >> 1;
 
 /// The counts of the last report, for each bucket: packets seen, captured and shared.
@@ -53,7 +53,7 @@ impl CountsEncoder {
         self.before.fill([0; 3]);
     }
 
-    /// Makes a message with the report. A count of packets seen has 63 bits.
+    /// Makes a message with the report. Of a count of packets seen, 63 bits are sent.
     pub fn encode(&mut self, report: &Report) -> Vec<u8> {
         let mut message = Vec::with_capacity(COUNTS_BYTES + 4 * BUCKETS);
         let summary = &report.summary;

@@ -13,7 +13,8 @@ use crate::desired::ask;
 use crate::network::{Network, coordinator_at, node_at, part};
 use crate::{SECOND, settled};
 
-/// The coordinators' files and the agents' memory are lost. The nodes' kernels keep their tables.
+/// The coordinators have lost their files, and the agents have restarted. Only the nodes' kernels
+/// still have the tables by which they capture.
 #[test]
 fn a_topology_that_nobody_can_show_is_planned_without() {
     let (mut network, _, revision) = settled(5, 2, 3);

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// For each output count, the batches that wait for it: the `lacks` of the batch's connection,
-    /// and the number to which `lacks` is set when the batch is acknowledged.
+    /// Acknowledgements, by the output count of the analyzer at which they are due. Each one has
+    /// its connection's `lacks`, and the number to which `lacks` is then set.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 
@@ -23,7 +23,7 @@ impl PendingAcks {
         self.waiting.entry(due).or_default().push(ack);
     }
 
-    /// Acknowledges all batches whose `due` is at most `given`, because their records are written.
+    /// Acknowledges all batches that wait for an output count up to `given`.
     pub(super) fn settle(&mut self, given: u64) {
         let left = self.waiting.split_off(&given.saturating_add(1));
         let done = std::mem::replace(&mut self.waiting, left);

@@ -5,8 +5,8 @@
 //! the same owner. So equal packets in two files are doubles (one packet, captured twice). Equal
 //! packets in one file are repeats.
 //!
-//! With `round_robin`, each packet gets the next bucket. So another node may get the repeat. Equal
-//! packets in two files are doubles only if they came while buckets moved.
+//! With `round_robin`, each packet gets the next bucket, so another node may get a packet's repeat.
+//! Equal packets in two files are doubles only if they came while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut deduplicator = Deduplicator::new(window, seed);
     let mut keep = |file: usize, stamp: u64, wire_length: u32, captured: &[u8]| {
         let file = u16::try_from(file).unwrap_or(u16::MAX);
-        // A capture file does not contain the packets' buckets.
+        // A capture file has no buckets: all packets are compared as those of bucket 0.
         !compared.has(stamp) || !deduplicator.is_double(stamp, file, (0, wire_length, captured))
     };
     let merged = fanpcap_merge::merge_kept(&arguments.files, &arguments.output, &mut keep)?;

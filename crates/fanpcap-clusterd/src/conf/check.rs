@@ -225,8 +225,8 @@ impl<'a> FileEntries<'a> {
     }
 
     /// Refuses to send secrets over a network where others can read them, unless a setting allows
-    /// it. The secrets are the hash's initial value, and a password. Within the machine only a
-    /// password is refused: a process that listens in place of etcd would get the password.
+    /// it. The secrets are the hash's initial value, and a password. On a loopback address only a
+    /// password is refused, because another process may listen there in place of etcd.
     fn check_unencrypted(&self, endpoints: &[String], password: bool) -> Result<(), Report> {
         let is_refused = |url: &&String| {
             let host = url.strip_prefix("http://");

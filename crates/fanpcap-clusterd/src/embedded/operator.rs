@@ -104,7 +104,7 @@ impl OperatorSide for EmbeddedOperator {
                 live: live.collect(),
                 topology: status.topology,
                 desired: status.desired,
-                // Only the leader needs this value.
+                // Only the leader uses this value, and the operator's commands do not.
                 is_outrun: false,
             },
         })

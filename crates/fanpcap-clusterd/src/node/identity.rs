@@ -36,7 +36,8 @@ pub(crate) fn node_id(path: &Path) -> Result<NodeId> {
     read(path)?.with_context(|| format!("{shown} is gone"))
 }
 
-/// The number of the machine's present boot. Copies of an image have the same id, but other boots.
+/// The number of the machine's present boot. Nodes that run copies of one disk image have the same
+/// node id, but different boot numbers.
 pub(crate) fn boot() -> Result<u64> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;

@@ -141,7 +141,7 @@ impl Stream {
     }
 }
 
-/// A newcomer's first beacon may come up to a second after the newcomer began to listen.
+/// A newcomer waits this much longer than [`SILENCE`]: beacons come only once a second.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Kernel {

@@ -93,8 +93,8 @@ fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
-    // Before the analyzer reads, the window, the queue and the kernel's buffers together can't hold
-    // all records.
+    // The analyzer begins to read late: the window, the queue and the kernel's buffers together
+    // can't hold all records until then.
     let captured = [7; 1000];
     for number in 0..400_000 {
         let record = Record {

@@ -52,7 +52,7 @@ pub(crate) fn numbers(directory: &Path) -> Result<Vec<u64>> {
 /// The first packets that occur more than once, each with its interface and its time stamp.
 ///
 /// # Errors
-/// Fails as [`numbers`] does.
+/// Fails if a file does not consist of complete pcapng blocks.
 pub(crate) fn doubles(directory: &Path) -> Result<String> {
     let mut packets = packets(directory)?;
     packets.sort_by_key(|packet| packet.number);

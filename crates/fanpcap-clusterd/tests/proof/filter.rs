@@ -88,8 +88,8 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     Ok((line, times.collect()))
 }
 
-/// Asserts how often the packets `from..to` were captured: for each class, as often as `wanted`
-/// returns; for `None`, at most once.
+/// Asserts how often each of the packets `from..to` was captured: as often as `wanted` returns for
+/// the class of the packet, or at most once if it returns `None`.
 fn assert_times(times: &[u64], from: u64, to: u64, wanted: impl Fn(u64) -> Option<u64>) {
     let all = (0..).zip(times.iter().copied());
     for (number, found) in all.filter(|(number, _)| (from..to).contains(number)) {

@@ -10,7 +10,7 @@ use crate::account::Line;
 use crate::stage::{Engine, Stage, id};
 use crate::wire::Sender;
 
-/// Records go to the analyzer, which acknowledges them.
+/// Nodes send their packets to the analyzer by TCP, so the analyzer acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
 /// Waits until the analyzer reports the node's port. Asserts that the number of packets missing in

@@ -170,7 +170,7 @@ pub(crate) fn context(frame: &[u8], device: u32, queue: u32) -> Vec<u8> {
         .collect()
 }
 
-/// `count` random packets, with changes of the table and coordinators' frames among them.
+/// `count` random packets, and between them changes of the table and the coordinator's frames.
 pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     let mut frames: VecDeque<Vec<u8>> = VecDeque::new();

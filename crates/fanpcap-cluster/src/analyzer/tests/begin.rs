@@ -147,7 +147,7 @@ fn a_batch_is_done_when_all_of_it_was_given_out() {
         (analyzer.given() >= due, given.len())
     };
     assert_eq!(release(&mut analyzer, BEGIN), (false, 0));
-    // All clocks are set back.
+    // The clocks of the analyzer and the nodes are set back by 15 minutes.
     assert_eq!(release(&mut analyzer, BEGIN - 900_000 * MS), (true, 2));
     let stranger = Head {
         node: NEW,

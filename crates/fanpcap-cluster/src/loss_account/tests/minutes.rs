@@ -135,7 +135,7 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         let end = cluster.seconds;
         (0..4).for_each(|_| cluster.second(10, 10));
         // `parts` is the number of lost packets in a million packets of the last five minutes.
-        // While packets come, a part of the loss is uncertain.
+        // While packets come, a part of the loss is uncertain and not in `parts`.
         let Verdict::Lossy(parts) = cluster.verdict() else {
             panic!("{:?}", cluster.verdict())
         };
@@ -185,7 +185,7 @@ fn faster_traffic_takes_no_proof_back() {
     });
 }
 
-/// If slower traffic makes an old loss certain, the verdict does not change.
+/// A sound port stays sound when slower traffic makes an old loss of the port certain.
 #[test]
 fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     let mut cluster = Cluster::new(2);
@@ -293,7 +293,8 @@ fn a_port_that_was_double_is_believed_when_nobody_else_sees() {
 
 #[test]
 fn an_analyzer_that_begins_names_nobody_for_what_was() {
-    // Before the ledger began, the counters already ran, and node 1 lacked a tenth of the packets.
+    // The nodes' counters began before the ledger, and until then node 1 missed a tenth of the
+    // packets.
     let settings = LedgerSettings {
         skew: SECOND / 5,
         begin: BEGIN + 50 * SECOND,

@@ -15,7 +15,7 @@ pub(super) struct CoordinatorHost {
     core: Coordinator,
     pub(super) end: Option<CoordinatorEnd>,
     file: Option<State>,
-    /// Whether the coordinator's file is lost before it starts again.
+    /// Whether the coordinator's file is lost before the coordinator restarts.
     pub(super) loses_file: bool,
     pub(super) starts: Time,
     pub(super) stopped: Time,

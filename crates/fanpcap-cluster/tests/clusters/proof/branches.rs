@@ -1,4 +1,4 @@
-//! Which verdict the proof gives on a change that has no union.
+//! How the proof of the simulated clusters judges a change that has no union.
 
 use std::rc::Rc;
 
@@ -60,8 +60,8 @@ fn load(machine: &mut Machine, from: Time, of: &Written) {
     });
 }
 
-/// Judges a run with two nodes. At first, node 1 has all buckets. Each node then loads, at its time
-/// in `times`, a topology in which node 2 has all buckets.
+/// Judges a run with two nodes. At first, node 1 has all buckets. At its time in `times`, each node
+/// loads a topology in which node 2 has all buckets.
 fn judged(replaces: Option<u64>, times: [Time; 2]) -> Result<Verdict, Broken> {
     let written = [written(1, None, 1), written(2, replaces, 2)];
     let mut machines = [Machine::new(1), Machine::new(2)];

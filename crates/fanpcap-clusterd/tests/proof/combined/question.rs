@@ -54,10 +54,10 @@ impl Question {
         self.note(moved.collect(), numbers);
     }
 
-    /// Notes that a node was dead, hung or blind, or joined, while these packets came. All these
-    /// packets are in question in the buckets that the node had at that time. In buckets that the
-    /// node had earlier or later in this part of the run, only packets that came while these
-    /// buckets moved are in question.
+    /// Notes that a node was dead, hung or blind, or joined, while these packets came. Of these
+    /// packets, those in the buckets that the node had at that time are in question. In a bucket
+    /// that the node had at another time in this part of the run, only packets that came while the
+    /// bucket moved are in question.
     pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         let name = Some(id(node));
         let own = owners.iter().map(|owner| *owner == name);
@@ -73,7 +73,8 @@ impl Question {
         });
     }
 
-    /// Notes that a node will not come back: its buckets stay uncertain in all later parts.
+    /// Notes that a node is gone for good. The buckets that it had stay uncertain in all later
+    /// parts of the run.
     pub(super) fn end_node(&mut self, node: usize) {
         self.dead.resize(BUCKETS, false);
         for (dead, had) in self.dead.iter_mut().zip(&self.had[node]) {
