@@ -16,12 +16,12 @@ impl Part {
     /// All buckets.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// The part for the analyzer with this index. `None` if the index is not below `count`.
+    /// The buckets for the analyzer with this index; `None` if the index is not below `count`.
     pub fn new(index: u16, count: u16) -> Option<Self> {
         (index < count).then_some(Self { index, count })
     }
 
-    /// The parts for `count` analyzers, in the order of their indexes.
+    /// The buckets for each of `count` analyzers, in the order of their indexes.
     pub fn each(count: usize) -> impl Iterator<Item = Self> {
         let count = u16::try_from(count).unwrap_or(u16::MAX);
         (0..count).map(move |index| Self { index, count })

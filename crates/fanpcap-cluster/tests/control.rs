@@ -48,7 +48,7 @@ prop_compose! {
     }
 }
 
-/// A list without the AVPs `PART` (65) and `TRANSFER` (66) of a part.
+/// A random list of AVPs, without `PART` (65) and `TRANSFER` (66), which only parts have.
 fn list() -> impl Strategy<Value = Vec<Avp>> {
     let plain = (70_u8..90, any::<u32>()).prop_map(|(code, value)| Avp { code, value });
     vec(plain, 0..2000)

@@ -24,7 +24,7 @@ pub struct Packet<'a> {
 pub struct Selector {
     /// The revision of the topology.
     pub revision: u64,
-    /// The bucket, which this node has.
+    /// The bucket, below 4096.
     pub bucket: u16,
     /// The algorithm that selects the packets.
     pub algorithm: Algorithm,

@@ -8,7 +8,7 @@ use crate::identity::NodeId;
 /// What became of the packets of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketAccount {
-    /// Packets that reached the port of a node.
+    /// Packets that reached at least one node's port.
     pub offered: Span,
     /// Packets that nodes captured. A packet that two nodes captured counts twice.
     pub captured: Span,

@@ -189,7 +189,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that a node is dead since `at`, in nanoseconds since 1970. `captured` counts the
+    /// Notes that a node has been dead since `at`, in nanoseconds since 1970. `captured` counts the
     /// node's packets that came to an analyzer. With `None`, it is unknown how many packets of its
     /// buckets the node captured after its last report.
     pub fn end(&mut self, node: NodeId, at: u64, captured: Option<Box<Spans>>) {

@@ -18,7 +18,7 @@ const LOSSY: i64 = 20;
 /// A port that lacks fewer than this many packets in total is not lossy.
 const FEW: i64 = 3;
 
-/// The packets that a run's port did not deliver.
+/// The packets that a node's port did not deliver in one run of the node's counters.
 ///
 /// While packets come, nodes' counts can't be compared exactly: a port may lose up to two seconds
 /// of a bucket's packets before the loss is certain. Such a loss may become certain hours later,

@@ -56,7 +56,7 @@ pub(super) struct ConnectionSlot {
     is_proven: bool,
 }
 
-/// Why a connection may not go on.
+/// Why a connection must end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoSlot {
     /// A newer connection displaced this one.

@@ -65,7 +65,8 @@ impl EmbeddedOperator {
             }
             let limit = end.wake().saturating_sub(sockets.now());
             let received = sockets.receive(limit, |now, from, datagram| {
-                // A refused datagram was sent without the key, or is a reply to an earlier request.
+                // Ignores refused datagrams: sent without the key, or replies to an earlier
+                // request.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for the coordinator's reply")?;
@@ -90,7 +91,7 @@ impl OperatorSide for EmbeddedOperator {
             acknowledged: member.follows,
         });
         let refused = status.refused.iter().filter_map(|&(cause, count)| {
-            // A newer coordinator may have further causes.
+            // A newer coordinator may send causes that this version does not know.
             let name = Cause::NAMES.get(usize::try_from(cause).ok()?)?;
             Some((*name, count.into()))
         });

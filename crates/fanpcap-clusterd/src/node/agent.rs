@@ -208,7 +208,7 @@ impl Agent {
         }
     }
 
-    /// Makes the kernel select by this assignment: at the update in the stream, or at once.
+    /// Makes the kernel select by this assignment: at the next topology update, or at once.
     fn load(&mut self, assignment: &Assignment) -> Vec<Command> {
         let filter = assignment.filter.as_ref();
         let warnings = self.tags.warnings(filter, || self.kernel.tag_takers());
@@ -265,7 +265,7 @@ impl Agent {
                 if is_new {
                     self.stream.restart();
                 }
-                // Before the acknowledgement, the kernel must have the numbers of the next frames.
+                // Before the acknowledgement, the kernel must have the coordinator's next numbers.
                 self.stream.announce(&self.kernel, assignment.revision);
                 let how = if is_new { "loaded" } else { "switched to" };
                 let (revision, epoch) = (assignment.revision, assignment.epoch);

@@ -95,8 +95,9 @@ impl Stream {
         Ok(Some(prepared))
     }
 
-    /// Gives the kernel the numbers of the next frames. `current` is the topology by which the node
-    /// captures. Returns what to do with the pending assignment, once that is decided.
+    /// Gives the kernel the numbers of the coordinator's next frames. `current` is the topology by
+    /// which the node captures. Returns what to do with the pending assignment, once that is
+    /// decided.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
         let pending = self
             .pending
@@ -117,7 +118,7 @@ impl Stream {
         None
     }
 
-    /// Gives the kernel the numbers of the next frames for the topology `revision`.
+    /// Gives the kernel the numbers of the coordinator's next frames, for the topology `revision`.
     pub(super) fn announce(&mut self, kernel: &Kernel, revision: Revision) {
         let Some(selector) = kernel.selector() else {
             return;

@@ -87,7 +87,7 @@ fn await_members(stage: &Stage, count: usize) -> Result<()> {
     wait.with_context(|| stage.said_by("coordinator"))
 }
 
-/// How many changes of a node took effect at the update in the stream.
+/// How many changes of a node took effect at a topology update in the stream.
 fn begun(stage: &Stage, node: usize) -> usize {
     stage.output(node).matches("the new owners of").count()
 }

@@ -177,7 +177,7 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
     for number in 0..count as u64 {
         let tape = tape((seed << 20) | number, 420);
         let mut draw = Draw::new(&tape);
-        // A few other packets have content that does not match their type, or are edge cases.
+        // Of five packets, one has content that does not match its type, and one is an edge case.
         let packet = match number % 5 {
             0 => packets::labelled(&mut draw),
             1 => edge(&mut draw),

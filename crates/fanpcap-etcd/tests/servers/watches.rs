@@ -1,4 +1,4 @@
-//! Followed keys: events, silent members, compactions, and restarts.
+//! Keys that a client follows: events, members that stop answering, compactions, and restarts.
 
 use std::slice;
 use std::sync::Arc;
