@@ -55,7 +55,7 @@ pub struct Node {
     filter: Option<Filter>,
     tables: [Claims; 2],
     control: Control,
-    /// The control word to use from the next topology update in the stream on.
+    /// The control word to use from the next topology update in the mirrored stream on.
     next: Option<Control>,
     announced: Announced,
     last_beacon: Option<InLine>,
@@ -97,7 +97,7 @@ impl Node {
         self.next = None;
     }
 
-    /// Uses these claims from the next topology update in the stream on.
+    /// Uses these claims from the next topology update in the mirrored stream on.
     pub fn prepare(&mut self, claims: Claims, mark: u32) {
         self.next = Some(self.prepared(claims, mark));
     }

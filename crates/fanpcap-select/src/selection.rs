@@ -8,7 +8,8 @@ pub enum Key {
     Packet,
     /// A symmetric hash of addresses, ports and protocol. Selects whole flows, in both directions.
     Flow,
-    /// DiCAP's `C mod N = Pi`. `C` counts packets; a topology update in the stream sets it to 0.
+    /// DiCAP's `C mod N = Pi`. `C` counts packets; a topology update (a frame in the mirrored
+    /// stream) sets it to 0.
     RoundRobin,
     /// DiCAP's `hash(IP id) mod N = Pi`.
     Identification,

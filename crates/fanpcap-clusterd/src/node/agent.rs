@@ -229,7 +229,7 @@ impl Agent {
         self.read_rings(prepared.is_new)?;
         let (revision, epoch) = (assignment.revision, assignment.epoch);
         say(&format!(
-            "topology {revision} (epoch {epoch}) waits for the next topology update in the stream"
+            "topology {revision} (epoch {epoch}) waits for a topology update in the mirrored stream"
         ));
         Ok(true)
     }

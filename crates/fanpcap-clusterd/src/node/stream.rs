@@ -64,9 +64,9 @@ impl Stream {
         self.since = Instant::now();
     }
 
-    /// Prepares a change that takes effect at the next topology update in the stream. Returns
-    /// `None` if the change must be loaded at once. Only `round_robin` needs the update: without
-    /// it, a newcomer does not know which node has to capture the next packet.
+    /// Prepares a change that takes effect at the next topology update in the mirrored stream.
+    /// Returns `None` if the change must be loaded at once. Only `round_robin` needs the update:
+    /// without it, a newcomer does not know which node has to capture the next packet.
     pub(super) fn prepare(
         &mut self,
         kernel: &mut Kernel,
@@ -135,7 +135,7 @@ impl Stream {
         };
         if control.is_some_and(|control| control.mark() == mark) {
             say(&format!(
-                "topology update in the stream: the new owners of topology {revision} took effect"
+                "topology update in the mirrored stream: new owners of topology {revision} took effect"
             ));
             self.prepared = None;
         }
