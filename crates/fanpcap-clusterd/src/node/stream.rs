@@ -135,7 +135,7 @@ impl Stream {
         };
         if control.is_some_and(|control| control.mark() == mark) {
             say(&format!(
-                "topology update in the mirrored stream: new owners of topology {revision} took effect"
+                "topology {revision}: new owners took effect at the update in the mirrored stream"
             ));
             self.prepared = None;
         }

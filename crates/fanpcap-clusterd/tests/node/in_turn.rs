@@ -89,7 +89,7 @@ fn await_members(stage: &Stage, count: usize) -> Result<()> {
 
 /// How many changes of a node took effect at a topology update in the stream.
 fn begun(stage: &Stage, node: usize) -> usize {
-    stage.output(node).matches(": new owners of topology").count()
+    stage.output(node).matches("new owners took").count()
 }
 
 fn change(stage: &Stage, words: &[&str]) -> Result<std::process::Child> {
