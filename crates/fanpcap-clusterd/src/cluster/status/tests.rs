@@ -99,7 +99,7 @@ fn a_node_that_stays_behind_is_named_with_the_remedy() {
     status.view.topology = Some((Revision(9), Box::new(stable)));
     let table = table("lab", &status);
     assert!(
-        table.contains("node 00000003 is behind: if it stays behind"),
+        table.contains("node 00000003 is behind the newest topology: if it stays behind"),
         "{table}"
     );
     assert!(!table.contains("node 00000001 is behind"), "{table}");
