@@ -31,10 +31,10 @@ mod tests;
 /// Version of the encoding of topologies without a filter.
 const PLAIN: u8 = 1;
 
-/// Version of the encoding with a filter: versions of fanpcap without filters refuse it.
+/// Version of the encoding of topologies with a filter. A fanpcap without filters refuses it.
 const VERSION: u8 = 2;
 
-/// Bytes of a map of moving buckets.
+/// The size in bytes of the bitmap of moving buckets.
 const MAP: usize = BUCKETS / 8;
 
 /// The maximum number of bytes of an encoded topology.
@@ -113,7 +113,7 @@ fn count(len: usize) -> u8 {
     u8::try_from(len).unwrap_or(u8::MAX)
 }
 
-/// The slot of an owner. A bucket without an owner gets a slot that no node can have.
+/// The slot of an owner. For a bucket without an owner, the byte is 255, which is no node's slot.
 fn slot_byte(owner: Option<Slot>) -> u8 {
     owner.map_or(u8::MAX, |slot| slot.0)
 }
@@ -225,7 +225,7 @@ impl Reader<'_> {
                 }
             }
         }
-        // No encoder writes a union that moves no bucket, or moves a bucket to its present owner.
+        // Refuses a union that moves no bucket, because no encoder writes such a union.
         (map != [0; MAP]).then_some(new_owners)
     }
 }

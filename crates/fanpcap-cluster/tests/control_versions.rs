@@ -1,5 +1,5 @@
 //! Different versions of the control protocol. An earlier version skips AVPs that only a later
-//! version has, and the later version can do without them.
+//! version has. A later version accepts messages without these AVPs.
 
 use std::net::SocketAddr;
 

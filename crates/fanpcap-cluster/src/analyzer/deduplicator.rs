@@ -2,14 +2,15 @@
 //!
 //! In real traffic, one packet in twenty has a true repeat: a retransmission or a keep-alive. So a
 //! packet that comes again need not be a duplicate. But each node captures a packet once. So a
-//! delivered packet has at most one duplicate from each other node: if one node has captured two
-//! equal packets, and another node three, three are delivered. Duplicates have nearly equal stamps
-//! and the same bucket. With round robin, a true repeat has another bucket.
+//! delivered packet has at most one duplicate from each other node. For example, if node A captured
+//! two equal packets, and node B captured three packets equal to them, the analyzer delivers three.
+//! Duplicates have nearly equal stamps and the same bucket. With round robin, a true repeat has
+//! another bucket.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The maximum number of remembered packets. Duplicates of further packets are not found.
+/// The maximum number of remembered packets. Duplicates of packets without room are not found.
 const MOST: usize = 1 << 20;
 
 /// The maximum number of packets that are remembered for late records; about 50 MB.
@@ -37,8 +38,8 @@ pub struct Deduplicator {
 }
 
 impl Deduplicator {
-    /// The stamps of duplicates differ by at most `skew`. Because of the random `seed`, an attacker
-    /// can't construct two packets that count as one.
+    /// The stamps of duplicates differ by at most `skew`. Because `seed` is random, an attacker
+    /// can't construct two different packets with the same digest.
     pub fn new(skew: u64, seed: u64) -> Self {
         Self {
             seed,
@@ -50,8 +51,9 @@ impl Deduplicator {
         }
     }
 
-    /// Remembers each packet for `late` nanoseconds longer than the skew, if there is room: its
-    /// double may come late. Packets with stamps before `begin` were delivered by another analyzer.
+    /// Remembers each packet for `late` nanoseconds longer than the skew, if there is room, because
+    /// a duplicate of the packet may come late. Packets with stamps before `begin` were delivered
+    /// by another analyzer.
     pub fn with_late(self, late: u64, begin: u64) -> Self {
         Self {
             late,
@@ -61,8 +63,8 @@ impl Deduplicator {
     }
 
     /// Whether a packet of `node` is a double. `packet` is its bucket, its bytes on the wire, and
-    /// its captured bytes. Packets come in the order of their stamps (nanoseconds), except
-    /// late packets.
+    /// its captured bytes. The caller passes packets in the order of their stamps, in nanoseconds.
+    /// Only late packets may come out of order.
     pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
         self.forget(stamp);
         let digest = self.digest(packet);
@@ -87,12 +89,12 @@ impl Deduplicator {
         false
     }
 
-    /// Whether packets within the skew of this stamp are forgotten, so that no double is found.
+    /// Whether packets were forgotten whose stamps differ from `stamp` by at most the skew.
     pub fn has_forgotten(&self, stamp: u64) -> bool {
         stamp <= self.forgotten.saturating_add(self.skew)
     }
 
-    /// Forgets the packets that are too old to have a double with the stamp `time`.
+    /// Forgets the packets that are too old to be compared with a packet whose stamp is `time`.
     pub fn forget(&mut self, time: u64) {
         let in_order = time.saturating_sub(self.skew);
         let oldest = in_order.saturating_sub(self.late);

@@ -1,4 +1,4 @@
-//! Which node had which bucket when. Packets of buckets that a node no longer had are refused.
+//! When each node had which bucket. Refuses a packet whose node no longer had the packet's bucket.
 //!
 //! A node that is cut off from the coordinator continues to capture by its old topology. Its
 //! packets are accepted until another node has taken over its buckets. Later packets are
@@ -49,7 +49,7 @@ impl KnownTopology {
 pub(super) struct TopologyHistory {
     /// The topologies, the newest last.
     topologies: VecDeque<KnownTopology>,
-    /// For each node and revision, the earliest stamp of a record that the node captured by it.
+    /// The revisions that each node followed, each with the stamp of the node's earliest record.
     began: BTreeMap<NodeId, VecDeque<(Revision, u64)>>,
 }
 
@@ -89,7 +89,7 @@ impl TopologyHistory {
         self.began.remove(&node);
     }
 
-    /// A revision that a node follows, and that is newer than all known topologies.
+    /// The newest revision that any node follows, if it is newer than all known topologies.
     pub(super) fn unheard(&self) -> Option<Revision> {
         let noted = self.began.values().flatten().map(|(revision, _)| *revision);
         noted.max().filter(|noted| Some(*noted) > self.newest())
@@ -127,7 +127,7 @@ impl TopologyHistory {
                 Some(Phase::Union) => OwnershipCheck::Shared,
                 Some(Phase::Stable) => OwnershipCheck::Owner,
             },
-            // The record's topology, which has not come or is forgotten, may have been a union.
+            // The record's topology has not come or is forgotten. It may have been a union.
             None => OwnershipCheck::Shared,
         };
         let newer = |known: &KnownTopology| known.revision > record.revision;
@@ -147,8 +147,8 @@ impl TopologyHistory {
     }
 
     /// Whether the node got the bucket shortly before the record. If so, packets that the previous
-    /// owner captured at that time may still come. If the node skipped the topology that gave it
-    /// the bucket, it got the bucket by a later one.
+    /// owner captured at that time may still come. If the node skipped the topology that first gave
+    /// it the bucket, the node got the bucket when it began to follow a later topology.
     pub(super) fn is_new(&self, record: &RecordOrigin, skew: u64) -> bool {
         let owns = |known: &KnownTopology| {
             let slot = known.slots.get(&record.node).copied();
@@ -169,7 +169,7 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether the bucket's owner in `known` began to capture more than `skew` before the record.
+    /// Whether, more than `skew` before the record, the bucket's owner in `known` began to capture.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);
@@ -177,7 +177,7 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp > first.saturating_add(skew))
     }
 
-    /// The earliest stamp of a node's records by the revision `since` or later revisions.
+    /// The earliest stamp of the node's records that name the revision `since` or a later revision.
     fn first(&self, node: NodeId, since: Revision) -> Option<u64> {
         let began = self.began.get(&node)?.iter();
         began

@@ -18,9 +18,9 @@ pub(super) mod code {
     /// Port of an analyzer, after its address.
     pub(in super::super) const ANALYZER_PORT: u8 = 5;
     /// The selection key: DiCAP's 0 (round robin) and 1 (hash), and fanpcap's own from 16 on. A
-    /// topology has the cluster's selection key. A node's message has the one in its settings.
+    /// topology has the cluster's selection key. A node's message has the key in its settings.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
-    /// The lower half of a topology's revision; `TERM` is the upper half. DiCAP has a time here.
+    /// The lower half of a topology's revision; `TERM` is the upper half. In DiCAP, it is a time.
     pub(in super::super) const VALIDITY_START: u8 = 7;
 
     /// A coordinator's term: the upper half of the revisions that it gives.

@@ -41,12 +41,12 @@ pub enum Body {
     Leave(NodeId),
     /// The receiver must send its topology.
     Fetch,
-    /// The active coordinator is alive, and its state has this number.
+    /// The active coordinator is alive. The number says how often the state for standbys changed.
     Pulse(Leader, u32),
     /// The state that a standby needs to become the active coordinator.
     Synchronise(Box<State>),
     /// A coordinator stands by and knows of this term. By this message a standby answers a pulse,
-    /// or asks other participants to answer. A leader that resigns sends it, too.
+    /// or asks other participants to answer. A leader that resigns sends this message, too.
     Standby(Term),
     /// A standby that has the topology of this revision wants to become the active coordinator.
     Elect(Leader, Revision),

@@ -7,7 +7,7 @@ use super::body::Body;
 use super::endpoint::Endpoint;
 use super::envelope::Peer;
 
-/// The maximum number of waiting datagrams. Normally few wait: the caller soon takes them all.
+/// The maximum number of waiting datagrams. Normally few wait, because the caller soon takes them.
 const WAITING: usize = 65_536;
 
 /// Datagrams that wait to be sent, the oldest first.

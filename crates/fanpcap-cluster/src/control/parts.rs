@@ -7,7 +7,7 @@ use super::message::{Kind, Message};
 /// The maximum number of a list's AVPs in a part. Each part also has `PART` and `TRANSFER`.
 const SHARE: usize = 250;
 
-/// The maximum number of parts of a list. A full cluster's state needs the most parts.
+/// The maximum number of parts of a list. The longest list is the state of a full cluster.
 const PARTS: usize = 96;
 
 /// The message that carries a list, or the messages that carry its parts. The sender's other lists

@@ -19,17 +19,17 @@ pub enum Condition {
     MassExpiry {
         /// The nodes that disappeared.
         nodes: Vec<NodeId>,
-        /// The time after which these nodes count as dead; `None` if they never do, because more
-        /// than half of the nodes are gone.
+        /// The time after which these nodes count as dead. `None` if more than half of the
+        /// cluster's nodes disappeared, because then they never count as dead.
         limit: Option<Duration>,
     },
-    /// A change can't end yet, because these nodes do not capture by its union.
+    /// A change can't end yet, because these nodes do not yet follow the change's union.
     Waiting(Vec<NodeId>),
     /// A live node waits for its hold-down.
     HeldDown(NodeId),
     /// No live node has a weight.
     Nobody,
-    /// This many nodes have no slot.
+    /// This many nodes have no slot, because the cluster is full.
     Full(usize),
     /// The settings' filter is not in the topology, because these nodes are in capture mode.
     Unfiltered(Vec<NodeId>),
@@ -87,8 +87,8 @@ pub enum Stage {
     Union,
     /// A stable topology, which ends a change or moves no bucket.
     Stable,
-    /// A stable topology with another selection. Until all follow it, packets are missed and
-    /// doubled.
+    /// A stable topology whose selection differs from the previous topology's selection. Until all
+    /// nodes follow the new topology, packets are missed and captured twice.
     Cut,
 }
 
@@ -111,7 +111,7 @@ pub struct Change {
     pub redirects: bool,
     /// Whether the filter changes.
     pub filters: bool,
-    /// Whether the topology repeats the previous one, as nodes may follow a newer one that is lost.
+    /// Whether only the epoch changes, because nodes may follow a newer topology that is lost.
     pub repeats: bool,
 }
 

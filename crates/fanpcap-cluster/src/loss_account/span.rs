@@ -6,9 +6,9 @@ use std::ops::{Add, AddAssign, Sub};
 /// A number that is known to lie between two others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// The lower limit of the number.
+    /// The number is at least this value.
     pub least: i64,
-    /// The upper limit of the number.
+    /// The number is at most this value.
     pub most: i64,
 }
 
@@ -31,7 +31,7 @@ impl Span {
         self.least <= number && number <= self.most
     }
 
-    /// How much the number has grown since `before`, if both spans contain the same unknown part.
+    /// How much the number has grown since `before`. Both spans must have the same unknown part.
     pub(super) fn since(self, before: Self) -> Self {
         let least = self.least.saturating_sub(before.least);
         let most = self.most.saturating_sub(before.most);

@@ -32,13 +32,14 @@ struct Sum {
     /// Runs that lost packets because coordinators did not know of each other's topologies: each
     /// run's seed, and its longest such loss in milliseconds.
     forked: Vec<(u64, u64)>,
-    /// Runs that lost packets because a machine captured by an older topology after a restart than
-    /// before it: each run's seed, and its longest such loss in milliseconds.
+    /// Runs that lost packets because a machine restarted and then captured by an older topology
+    /// than before the restart. Each entry is the run's seed and its longest such loss in
+    /// milliseconds.
     stale: Vec<(u64, u64)>,
     /// The longest time, in milliseconds, from the end of all faults in a run until the last node
     /// changed its topology, and that run's seed.
     settled: (u64, u64),
-    /// The first seeds whose runs broke a promise.
+    /// Seeds whose runs broke a guarantee of the cluster; at most [`SHOWN`] of them.
     broken: Vec<String>,
 }
 
@@ -109,7 +110,7 @@ fn run(seeds: std::ops::Range<u64>, simulate: Simulate) -> Sum {
     sum
 }
 
-/// Runs this many seeds on two threads.
+/// Simulates the clusters of this many seeds, on two threads.
 #[expect(clippy::print_stdout, reason = "the runs' figures")]
 fn run_all(runs: u64, simulate: Simulate) -> Sum {
     let began = Instant::now();
@@ -154,13 +155,15 @@ fn the_embedded_engine_keeps_the_same_promises() {
     if is_default(sum.runs, ON_EMBEDDED) {
         assert!(sum.topologies > 300 && sum.loads > 1500, "{sum:?}");
         assert!(sum.lossy > 5 && sum.lossy < 100, "{sum:?}");
-        // Losses by a fork, or by a node with an older topology than before, occur in one run of
-        // some hundreds. Of these runs, one has a fork, which loses packets for 110 ms.
+        // About one run in several hundred loses packets by a fork, or because a node follows an
+        // older topology after a restart. Of the default runs, one has a fork, which loses packets
+        // for 110 ms.
         assert!(sum.forked.len() <= 1 && sum.stale.is_empty(), "{sum:?}");
     }
 }
 
-/// With these seeds, nodes of an earlier build followed a lost topology until the next change.
+/// With these seeds, nodes of an earlier build followed a topology that no coordinator had any
+/// more, until the next change.
 #[test]
 fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     for seed in [9418, 23963] {
@@ -169,8 +172,8 @@ fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     }
 }
 
-/// The only coordinator's process is stopped while the coordinator waits for a topology that no
-/// node has.
+/// The only coordinator waits for a lost topology, which no node has. Meanwhile the coordinator's
+/// process is stopped for some time.
 #[test]
 fn a_coordinator_that_stood_still_waits_no_longer_for_a_lost_topology() {
     let seed = 27_263;

@@ -28,14 +28,13 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Whether this coordinator is active. Its view may not say so yet.
+    /// Whether this coordinator is active. The coordinator's view may show this only later.
     pub(crate) fn leads(&self) -> bool {
         let status = |end: &CoordinatorEnd| end.status(Duration::ZERO).is_some();
         self.end.as_ref().is_some_and(status)
     }
 }
 
-/// A node and its events.
 pub(crate) struct Node {
     pub(crate) end: Option<NodeEnd>,
     pub(crate) events: Vec<NodeEvent>,
@@ -50,7 +49,7 @@ pub(crate) struct Network {
     /// How many of a thousand datagrams are lost, and how many are doubled.
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
-    /// How long a new leader waits for nodes.
+    /// How long a new leader waits for nodes before it plans a topology.
     pub(crate) settle: Duration,
     /// Participants that receive no datagrams. But the datagrams that they send arrive.
     pub(crate) deaf: BTreeSet<SocketAddr>,

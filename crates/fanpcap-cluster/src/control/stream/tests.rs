@@ -177,7 +177,7 @@ fn an_update_that_was_lost_is_not_taken_later() {
             ago: Duration::ZERO,
         };
         announce(&mut announced, listener.due(now, Some(heard), Revision(9)));
-        // An update that was lost is refused if it comes after the next beacon.
+        // If somebody sends a lost update again after the next beacon, the update is refused.
         for due in lost.iter().filter(|due| due.sequence < now) {
             assert!(!take(&mut announced, due), "replayed at {now}: {due:?}");
         }
@@ -236,7 +236,8 @@ fn keys_change_while_beacons_go_on() {
         !is_taken
     });
     let missed: Vec<u64> = missed.collect();
-    // The listener misses beacons until it tries the other one of its two keys.
+    // At 730 s, the sender changes to the new key. The listener then misses beacons until it tries
+    // the new key.
     assert!(
         missed.iter().all(|now| (730..739).contains(now)),
         "{missed:?}"
