@@ -19,7 +19,7 @@ pub fn words(error: &io::Error) -> Option<String> {
                 None => format!("its certificate is not valid: {error}"),
             });
         }
-        Error::NoCertificatesPresented => "it has no certificate: set 'records_certificate' there",
+        Error::NoCertificatesPresented => "it has no certificate: set its 'records_certificate'",
         Error::AlertReceived(alert) => {
             return Some(match of_alert(*alert) {
                 Some(why) => format!("it refuses this side: {why}"),
@@ -60,7 +60,7 @@ fn of_certificate(error: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// Why the other side refuses this side, by its alert; `None` for alerts without a text here.
+/// Why the other side refuses this side, according to its TLS alert; `None` for other alerts.
 fn of_alert(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::CertificateExpired => {

@@ -24,7 +24,7 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
             "device": "mon",
             "cluster": "test",
             "select": "packet",
-            "gets": "packets by a hash of each: a connection's packets go to several nodes",
+            "gets": "packets by a hash of each packet: a connection's packets go to several nodes",
         });
         let said = asked(&stage)?;
         ensure!(said["node"] == node, "{said}");
