@@ -53,8 +53,8 @@ pub struct Conf {
     pub mode: Mode,
     /// How many bytes of each packet, from the network header on, go to the analyzers.
     pub header: u16,
-    /// How packets are selected. The coordinator chooses a random initial value; with `fixed`, the
-    /// value comes from the file.
+    /// How packets are selected. The coordinator chooses a random initial value. With the engine
+    /// `fixed`, the settings contain the initial value.
     pub selection: Selection,
     /// The pcap filter of the cluster. Packets that do not pass the filter are dropped.
     pub filter: Option<Located<String>>,
@@ -141,7 +141,7 @@ pub struct Etcd {
     pub endpoints: Vec<String>,
     /// Certificates of the authorities that sign the members' certificates.
     pub ca: Option<Located<PathBuf>>,
-    /// This side's certificate and its private key.
+    /// The certificate and the private key that this machine presents to etcd.
     pub identity: Option<(Located<PathBuf>, Located<PathBuf>)>,
     /// The user, and the file with the user's password.
     pub user: Option<(String, Located<PathBuf>)>,

@@ -14,7 +14,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// The socket that the environment names. Without one, nothing is sent.
+    /// The socket that the environment names. Without `NOTIFY_SOCKET`, nothing is sent.
     pub fn from_environment() -> Self {
         Self::to(env::var_os("NOTIFY_SOCKET"))
     }

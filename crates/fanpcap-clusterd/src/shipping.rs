@@ -30,7 +30,7 @@ const RETIRED: usize = 8;
 pub enum RecordTransport {
     /// A TCP connection to the analyzer. Batches without an acknowledgement are sent again.
     Tcp,
-    /// DiCAP's datagrams, to this port; `None`: to the analyzers' ports. Losses are not noticed.
+    /// DiCAP's datagrams to this port, or to analyzers' ports (`None`). Losses are not noticed.
     Dicap(Option<u16>),
 }
 
@@ -62,12 +62,13 @@ pub struct Shipper {
     sessions: u64,
     /// Queues for former analyzers, until all their batches are acknowledged or given up.
     retired: Vec<RetiredQueue>,
-    /// The counts of queues that were closed.
+    /// The counts of closed queues, and of records that were lost because there was no analyzer.
     past: Shipped,
 }
 
 impl Shipper {
-    /// A shipper without analyzers: its records count as lost. Connections use `keyring`'s keys.
+    /// A shipper that has no analyzers yet. Until [`Shipper::follow`] names analyzers, all records
+    /// count as lost. Connections use `keyring`'s keys.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
@@ -83,7 +84,7 @@ impl Shipper {
     /// From now on, ships to these analyzers. Does nothing if the list is the same as before.
     ///
     /// # Errors
-    /// Fails if a socket or a thread can't be made. Records then go to the previous analyzers.
+    /// Fails if a socket or a thread can't be made. Then the previous analyzers still get records.
     pub fn follow(&mut self, analyzers: &[SocketAddr]) -> io::Result<()> {
         if self.analyzers == analyzers {
             return Ok(());
@@ -123,7 +124,7 @@ impl Shipper {
         Ok(())
     }
 
-    /// Ships a record that was captured by the topology of `revision`.
+    /// Ships a record that the node captured while it followed the topology of `revision`.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) {
         let count = self.queues.len().max(1);
         match self.queues.get_mut(usize::from(record.bucket) % count) {
@@ -142,7 +143,7 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends each analyzer its part of a report, which replaces a part that waits for a connection.
+    /// Sends each analyzer its part of a report. Without a connection, only the newest part waits.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));

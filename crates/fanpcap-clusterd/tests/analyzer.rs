@@ -97,7 +97,8 @@ fn numbers_of(path: &Path, may_be_cut: bool) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Prepares a cluster of one node and an analyzer at this address. Returns the node's shipper.
+/// Writes the settings of a cluster with one node and with an analyzer at this address. Returns the
+/// node's shipper.
 fn cluster(scratch: &Scratch, listen: SocketAddr) -> Result<Shipper> {
     let conf = "cluster = test\nengine = fixed\nnodes = a1\nmode = capture\n";
     let conf = format!("{conf}analyzers = {listen}\n");
@@ -132,8 +133,8 @@ fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() ->
     assert!(before > 0);
     let mut second = start(&scratch, &[])?;
     ship(&mut node, 1000..2000, 4);
-    // The first analyzer has the session's first batches. If the second analyzer waited for these
-    // batches, nothing would be acknowledged.
+    // The first analyzer has taken the session's first batches. If the second analyzer waited for
+    // these batches, it would never acknowledge the later batches.
     let shipped = node.close();
     assert_eq!((shipped.lost, shipped.sent), (0, 2000));
     let status = last_status(&mut second, |it| it["written"].as_u64() >= Some(1000))?;
@@ -195,8 +196,8 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
         analyzer.wait()?;
     }
     let mut analyzer = start(&scratch, &options)?;
-    // The killed analyzer may have acknowledged all packets. So more packets are shipped to the new
-    // one.
+    // The killed analyzer may have acknowledged all packets, so that the new analyzer would get
+    // none. So more packets are shipped to the new analyzer.
     ship(&mut node, sent..sent + 100, 1000);
     sent += 100;
     assert_eq!(node.close().lost, 0);
@@ -232,7 +233,8 @@ fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Res
     }
     found.sort_unstable();
     assert!(found.first() > Some(&2000), "the oldest are removed");
-    // About 16 MiB were sent. At least the newest 2 MiB must be left, even if they compress badly.
+    // The analyzer keeps 4 MiB of about 16 MiB that were sent. Even if the packets compress badly,
+    // at least the newest 2 MiB must be left.
     let newest: Vec<u32> = (sent - 2000..sent).collect();
     found.retain(|number| *number >= sent - 2000);
     assert!(

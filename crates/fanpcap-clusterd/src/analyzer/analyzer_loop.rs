@@ -35,7 +35,7 @@ const TICK: u64 = 50_000_000;
 /// The time between two statuses, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// Number of messages that are taken before the clock is read again.
+/// Maximum number of messages that the loop takes before it reads the clock again.
 const BURST: usize = 256;
 
 /// The analyzer's loop, with all its parts.
@@ -151,7 +151,7 @@ impl AnalyzerLoop {
         self.analyzer.unheard()
     }
 
-    /// Handles what is due, for some milliseconds. Returns a status, if one is due.
+    /// Takes messages for some milliseconds, then does other work. Returns a status if one is due.
     pub(super) fn work(&mut self) -> Option<Status> {
         let mut wait = Duration::from_millis(20);
         for _ in 0..BURST {
@@ -286,7 +286,7 @@ impl AnalyzerLoop {
         extra_counters
     }
 
-    /// Writes all packets that still wait. Called before the analyzer ends.
+    /// Writes all packets that the analyzer has not delivered yet. Called before the analyzer ends.
     pub(super) fn close(&mut self) -> Status {
         let now = self.clock.now();
         let outputs = &mut self.outputs;

@@ -50,7 +50,7 @@ impl Channel {
     }
 }
 
-/// A connection that fails at the time `until`, also if the other side still sends, but too slowly.
+/// A connection that times out at `until`, even if the other side still sends slowly.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
     until: Instant,

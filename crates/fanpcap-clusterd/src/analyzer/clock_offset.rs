@@ -20,7 +20,7 @@ impl ClockOffset {
         self.0.push_back((stamp as i64).wrapping_sub(now as i64));
     }
 
-    /// How many nanoseconds the node's clock is ahead, as if the fastest report took no time.
+    /// By how many nanoseconds the node's clock is ahead, if the fastest report came without delay.
     pub(super) fn ahead(&self) -> i64 {
         self.0.iter().copied().max().unwrap_or(0)
     }

@@ -8,14 +8,14 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::IdleTime;
 use fanpcap_cluster::loss_account::Counts;
 
-/// Counts packets that a node captured since its counters were 0, but that did not arrive.
+/// Counts the packets that a node captured since its counters were 0, and that never came.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
     /// The newest report's captured packets, and the first stamp of a report with these numbers.
     captured: Box<Counts>,
     first: u64,
-    /// For each bucket, how many packets the analyzer lacked when traffic first stopped: the
-    /// previous analyzer may have them. All 0 if the counters are newer than the account.
+    /// For each bucket, how many packets the analyzer lacked when traffic first stopped, because a
+    /// previous analyzer may have them. All are 0 if the counters began after the account.
     before: Option<Box<Counts>>,
     /// For each bucket, how many captured packets were lost before traffic last stopped.
     lost: Box<Counts>,
@@ -26,7 +26,7 @@ pub(super) struct MissingPackets {
 }
 
 impl MissingPackets {
-    /// `is_new`: whether the node's counters began after the account.
+    /// `is_new` says whether the node's counters began after the account.
     pub(super) fn new(is_new: bool) -> Self {
         let zeros = || Box::new([0; BUCKETS]);
         Self {
@@ -45,7 +45,7 @@ impl MissingPackets {
     }
 
     /// Takes the captured packets of a report that was made at `stamp` by the node's clock. `came`
-    /// are the packets that have come. `gaps` is how many of the node's record numbers are missing.
+    /// counts the packets that came. `gaps` is how many of the node's record numbers are missing.
     pub(super) fn take(
         &mut self,
         (stamp, captured): (u64, &Counts),
@@ -58,8 +58,9 @@ impl MissingPackets {
             self.first = stamp;
             return;
         }
-        // Compares only if no packet that the report counts is still on its way (`until`), and if
-        // no packet has come that is newer than the report (`since`).
+        // Compares the report with the packets that came only under two conditions. All packets
+        // that the report counts have come or are lost (`until`). No packet newer than the report
+        // has come (`since`).
         let is_drained = |quiet: &IdleTime| quiet.until > self.first && quiet.since <= stamp;
         if quiet.as_ref().is_none_or(|quiet| !is_drained(quiet)) {
             return;

@@ -14,7 +14,7 @@ use crate::conf::{Conf, PATH, Role};
 
 /// Finds mistakes in a cluster.conf, and in the files that it names
 ///
-/// The named files are keys and certificates.
+/// These files are keys and certificates.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The settings of the cluster
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Notes about missing devices: no errors, because the file may be meant for another machine.
+/// Notes about devices that this machine lacks. The file may be meant for another machine.
 fn missing(conf: &Conf) -> String {
     let devices = conf.devices.iter().map(|name| ("device", name));
     let devices = devices.chain(conf.beacon.iter().map(|name| ("beacon", name)));

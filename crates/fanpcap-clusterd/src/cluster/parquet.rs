@@ -113,8 +113,8 @@ fn convert(path: &Path, to: &Path) -> Result<Option<Part>> {
         rows.write(writer.next_row_group()?)?;
     }
     writer.close()?;
-    // Gives the Parquet file the time that the source had when it was read: if the source changes
-    // later, the next run converts it again.
+    // Gives the Parquet file the modification time that the source had when it was read. If the
+    // source changes later, the times differ, and the next run converts the source again.
     file.set_times(FileTimes::new().set_modified(time))?;
     unfinished.finish()?;
     Ok(Some(part))

@@ -28,7 +28,7 @@ mod tests;
 /// With several --config, shows each cluster, and the sums over all clusters.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The settings of the cluster. May be given again for each further cluster
+    /// The settings of the cluster. Repeat this option for each further cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: Vec<PathBuf>,
     /// Prints one JSON object

@@ -293,7 +293,8 @@ impl<'a> FileEntries<'a> {
     }
 
     fn selection(&self) -> Selection {
-        // By default, applications get whole connections, and an analyzer merges single packets.
+        // In distribution mode, applications need whole connections. In capture mode, an analyzer
+        // merges all nodes' packets, so they may be selected one by one.
         let otherwise = match self.mode() {
             Mode::Distribution => SelectionKey::Flow,
             Mode::Capture => SelectionKey::Packet,
@@ -307,7 +308,7 @@ impl<'a> FileEntries<'a> {
         Selection { key, initial }
     }
 
-    /// Refuses settings that are for another engine, because they would have no effect.
+    /// Refuses settings that only another engine uses, because they would have no effect.
     fn check_engine(&self) -> Result<(), Report> {
         let engine = self.engine_name();
         let is_others = |entry: &&Entry| entry.row.engine.is_some_and(|it| it != engine);
@@ -385,7 +386,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, Some(entry)))
     }
 
-    /// Refuses a node that is not in the list of the engine `fixed`: it would get no packets.
+    /// Refuses a node that gets no packets, because the list of the engine `fixed` lacks it.
     fn check_node(&self, conf: &Conf) -> Result<(), Report> {
         let (Engine::Fixed(nodes), Some(own)) = (&conf.engine, conf.node) else {
             return Ok(());
@@ -399,7 +400,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, self.entry(Key::Node)))
     }
 
-    /// Refuses `round_robin` with several devices: nodes may order their packets differently.
+    /// Refuses `round_robin` with several devices, because their packets have no certain order.
     fn check_turns(&self, conf: &Conf) -> Result<(), Report> {
         if conf.devices.len() < 2 || conf.selection.key != SelectionKey::RoundRobin {
             return Ok(());
@@ -411,7 +412,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, self.entry(Key::Device)))
     }
 
-    /// Whether both settings are given. One without the other is a mistake.
+    /// Whether both settings are given. It is a mistake to give only one of them.
     fn together(&self, one: Key, other: Key) -> Result<bool, Report> {
         let (entry, without) = match (self.entry(one), self.entry(other)) {
             (Some(_), Some(_)) => return Ok(true),

@@ -24,7 +24,7 @@ pub(super) struct Driver<S> {
     status: String,
     /// The engine's faults that were already reported.
     troubles: Vec<String>,
-    /// The last failed write and its error, which was already reported.
+    /// The last failed write and its error. The error was already reported.
     failed: Option<(Option<Revision>, String)>,
     metrics: Option<Metrics>,
     /// How many topologies this coordinator wrote.
@@ -160,7 +160,7 @@ impl<S: FnMut(&str)> Driver<S> {
 
     pub(super) fn resign(mut self) {
         self.side.resign();
-        // The metrics file outlives the process: it must not say that this coordinator leads.
+        // The metrics file stays after the end, and must not say then that this coordinator leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, &self.side.all_refused());
         }

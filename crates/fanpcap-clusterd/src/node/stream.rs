@@ -19,9 +19,10 @@ use crate::selector::Selector;
 #[derive(Debug)]
 pub(super) struct Stream {
     listener: FrameListener,
-    /// The assignment that takes effect at the next update; `None` after its acknowledgement.
+    /// The assignment that takes effect at the next topology update in the mirrored stream; `None`
+    /// after the node has acknowledged it.
     pending: Option<Pending>,
-    /// The prepared table's mark and topology; `None` when the update has come.
+    /// The prepared table's mark and topology; `None` when an update has put the table into use.
     prepared: Option<(u32, Revision)>,
     /// When the device got its present BPF program.
     since: Instant,
@@ -36,9 +37,9 @@ struct Pending {
 /// What to do with a pending assignment.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The kernel waits for the update, and beacons come: acknowledge this topology.
+    /// The kernel waits for the update, and beacons come. So the node acknowledges this topology.
     Ready(Revision),
-    /// No beacons come: load this assignment at once.
+    /// No beacons come. So the node loads this assignment at once.
     Silent(Box<Assignment>),
 }
 
@@ -53,20 +54,20 @@ impl Stream {
         }
     }
 
-    /// From now on, uses these numbers, because the keys have changed.
+    /// From now on, expects these numbers in frames, because the cluster's keys have changed.
     pub(super) fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         self.listener.set_numbers(numbers);
     }
 
-    /// Starts again, because the device has another BPF program.
+    /// Forgets which numbers the kernel has, because the device has a new BPF program.
     pub(super) fn restart(&mut self) {
         self.listener.restart();
         self.since = Instant::now();
     }
 
     /// Prepares a change that takes effect at the next topology update in the mirrored stream.
-    /// Returns `None` if the change must be loaded at once. Only `round_robin` needs the update:
-    /// without it, a newcomer does not know which node has to capture the next packet.
+    /// Returns `None` if the change must be loaded at once. Only `round_robin` needs the update,
+    /// because a newcomer without it does not know which node has to capture the next packet.
     pub(super) fn prepare(
         &mut self,
         kernel: &mut Kernel,
@@ -95,9 +96,9 @@ impl Stream {
         Ok(Some(prepared))
     }
 
-    /// Gives the kernel the numbers of the coordinator's next frames. `current` is the topology by
-    /// which the node captures. Returns what to do with the pending assignment, once that is
-    /// decided.
+    /// Gives the kernel the numbers of the coordinator's next frames. `current` is the revision of
+    /// the topology that the node follows. Returns what to do with the pending assignment, once
+    /// that is decided.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
         let pending = self
             .pending
@@ -142,7 +143,7 @@ impl Stream {
     }
 }
 
-/// A newcomer waits this much longer than [`SILENCE`]: beacons come only once a second.
+/// How much longer than [`SILENCE`] an assignment waits, because beacons come once a second.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Kernel {

@@ -128,7 +128,7 @@ pub(crate) fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
     stage.mirror.on_node(node, own)
 }
 
-/// Files that agents have left, whose paths below the agents' directory begin with `begin`.
+/// Files that agents have left. Their paths, relative to the agents' directory, begin with `begin`.
 pub(crate) fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for base in ["/run", "/dev/shm"] {

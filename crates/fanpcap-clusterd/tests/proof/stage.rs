@@ -30,8 +30,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// The file with the analyzer's account of each bucket.
 pub(crate) const BUCKETS: &str = "buckets.csv";
 
-/// If nothing changes for this many nanoseconds, the traffic has stopped: each node sends a report
-/// every second.
+/// If nothing changes for this many nanoseconds, the traffic has stopped, because each node sends a
+/// report every second.
 pub(crate) const REST: u64 = 2_000_000_000;
 
 /// The coordination engine of the cluster.
@@ -43,9 +43,9 @@ pub(crate) enum Engine {
     Embedded,
 }
 
-/// A cluster holds the write lock while it gets packets: two such clusters at the same time would
-/// make each other lose packets. A cluster holds the read lock while it is built or its files are
-/// checked, which takes CPU time. Without traffic a cluster needs no lock.
+/// A cluster holds the write lock while it gets packets, because two such clusters at the same time
+/// would make each other lose packets. A cluster holds the read lock while it is built or its files
+/// are checked, which takes CPU time. Without traffic a cluster needs no lock.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The cluster. Dropping this value ends all processes and detaches the selections.
@@ -74,8 +74,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A cluster of three nodes that have their shares, with the additional settings `more`. In
-    /// capture mode an analyzer writes files. In distribution mode tcpdump captures on each node.
+    /// A cluster of three nodes, with the additional settings `more`. Returns when each node has
+    /// its share of the buckets. In capture mode an analyzer writes files. In distribution mode
+    /// tcpdump captures on each node.
     pub(crate) fn new(engine: Engine, more: &str) -> Result<Self> {
         Self::prepared(engine, more, |_| Ok(()))
     }
@@ -109,8 +110,9 @@ impl Stage {
         stage.await_line("all nodes' reports", |line| {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
-        // Until a node's second report, the account knows only limits for that node's packets. If
-        // the first node in the ledger died then, the account would never become exact.
+        // Until a node's second report, the account knows only an upper and a lower limit of that
+        // node's packets. If the first node in the ledger died before its second report, the
+        // account would never become exact.
         stage.await_rest()?;
         Ok(stage)
     }
@@ -187,8 +189,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Kills the coordinator that leads, and returns its name. The tests run only one coordinator
-    /// with the embedded engine.
+    /// Kills the coordinator that leads, and returns its name. With the embedded engine, the tests
+    /// run a single coordinator.
     pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
         let is_only = self.etcd.is_none();
@@ -335,8 +337,8 @@ impl Stage {
         self.await_line("an account at rest", |line| {
             let is_exact = line.is("offered", self.sent) && line.is_exact("captured");
             let same = first.as_ref().filter(|first| is_exact && line.is_as(first));
-            // Compares the times in the account, not the time of day: on a busy machine the
-            // analyzer may print no new line for a while.
+            // Compares the times in the account instead of the time of day, because on a busy
+            // machine the analyzer may print no new line for a while.
             let rested = same.map(|first| line.time().saturating_sub(first.time()));
             if rested.is_none() {
                 first = is_exact.then(|| line.clone());

@@ -190,7 +190,8 @@ pub(crate) fn events(seed: u64, count: usize) -> Vec<Event> {
             1 if draw.one_in(12) => events.push(Event::Switch(number, draw.byte().into())),
             2 | 3 => in_line(&mut draw, number, &mut frames, &mut events),
             4..=7 => events.extend(frames.pop_front().map(Event::Packet)),
-            // 8: sends a frame that is sent again later. 9: sends a frame with one changed bit.
+            // 8: sends a copy of a frame that is sent again later. 9: sends a copy with one changed
+            // bit.
             8 => events.extend(frames.front().cloned().map(Event::Packet)),
             9 => {
                 if let Some(mut frame) = frames.front().cloned() {

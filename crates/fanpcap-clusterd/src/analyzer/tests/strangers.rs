@@ -1,4 +1,4 @@
-//! Strangers' connections end, and leave slots for nodes.
+//! Tests that the analyzer ends strangers' connections, so that nodes find free slots.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -62,7 +62,7 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
     assert!(is_ended(listen, &beginning()));
 }
 
-/// The sender of another version's report, or of a damaged report, is not a stranger.
+/// If a report is damaged or of another version, its sender does not count as a stranger.
 #[test]
 fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
     let listen = free_address();

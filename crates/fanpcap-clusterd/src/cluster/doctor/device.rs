@@ -34,7 +34,7 @@ impl Device {
             device.leads_out = route::leads_through(link.index)?;
             device.tag_takers = vlan_tags::takers(link.index);
             device.silence = link.silence();
-            // If the lock can't be read, the device counts as one without an agent.
+            // If the agent's lock can't be read, assumes that the device has no agent.
             device.has_agent = pins::has_agent(link.index).unwrap_or(false);
         }
         Ok(device)

@@ -79,7 +79,8 @@ fn a_mark_is_given_once() {
         assert_eq!(mark(&kernel), before, "taken back");
         kernel.load(&assignment(2))?;
         assert_eq!(kernel.revision(), Some(Revision(2)));
-        // The update comes while the second table is prepared, and before the third gets its mark.
+        // The update comes after the second table is prepared, and before the third table gets its
+        // mark.
         let second = kernel
             .prepare(&assignment(3), &target)?
             .context("prepared")?;
@@ -254,7 +255,8 @@ fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
         kernel.load(&assignment(2)).unwrap_err();
         drop(kernel);
         assert_eq!(runs(&legs[0])?, before);
-        // An agent that has only the first device also finds the selection on it unchanged.
+        // After the failed load, an agent that has only the first device still finds the old
+        // selection on this device.
         let mut kernel = one()?;
         assert_eq!(kernel.revision(), Some(Revision(1)));
         assert_eq!(packet(&kernel), (pass, [2, 0]));

@@ -10,9 +10,9 @@ use crate::readers::Reader;
 use crate::stage::{PATIENCE, Stage, id};
 
 impl Stage {
-    /// A new node joins while packets come. Its tcpdump starts after the selection is attached to
-    /// the node's device, because packets that tcpdump captured earlier would be in no count. It
-    /// starts before the node gets buckets.
+    /// A new node joins while packets come. The node's tcpdump starts after the selection is
+    /// attached to the device. Packets that tcpdump captured earlier would be in no count. The
+    /// tcpdump starts before the node gets buckets.
     pub(super) fn join(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         self.agents.push(None);

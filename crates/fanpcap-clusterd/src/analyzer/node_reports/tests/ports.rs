@@ -27,7 +27,7 @@ fn report(both: &mut Both, seconds: u64, age: i64) {
     both.settle(seconds);
 }
 
-/// The verdict on the first node.
+/// The account's verdict on node 1, which has the lossy port.
 fn verdict(both: &Both) -> Verdict {
     both.node_reports.account().nodes[0].verdict
 }
