@@ -170,7 +170,7 @@ fn is_of_tls(error: &ureq::Error) -> bool {
 
 /// The error for an answer with this HTTP status.
 fn refused(endpoint: &Endpoint, status: u16, body: &[u8]) -> CallError {
-    /// The text of an error in etcd's answer: `error` up to version 3.5, later `message`.
+    /// etcd's answer with an error. Up to etcd 3.5 its text is in `error`, later in `message`.
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(default)]

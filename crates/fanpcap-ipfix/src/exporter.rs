@@ -23,8 +23,8 @@ pub enum Form {
     Sections,
     /// A flow of one packet, made from the packet's headers: for nfcapd and other collectors of
     /// flows. Packets that are neither IPv4 nor IPv6 are left out and counted. Selectors and
-    /// statistics are not exported: records of flows do not refer to them, and nfcapd counts each
-    /// options record as a lost record.
+    /// statistics are not exported, because records of flows do not refer to them. In addition,
+    /// nfcapd counts each options record as a lost record.
     Flows,
 }
 
@@ -37,7 +37,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// Counts what was exported so far.
+/// How many packets were exported, left out and shortened so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Packets in messages. The last messages may not be sent yet.
@@ -126,9 +126,9 @@ impl Exporter {
 
     /// Passes the templates to `send`, in a message of their own.
     ///
-    /// Over UDP, the caller does this first, and then waits for about 100 ms. Otherwise a collector
-    /// with several threads may read the first records before it has read the templates. Such a
-    /// collector, for example `GoFlow2`, drops records that it reads before their templates.
+    /// Over UDP, call this method before all others, and then wait for about 100 ms. Otherwise a
+    /// collector with several threads may read the first records before it has read the templates.
+    /// Such a collector, for example `GoFlow2`, drops records that it reads before their templates.
     pub fn describe(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         let templates: &[&Template] = match self.form {
             Form::Sections => &[&SECTION, &SYSTEMATIC, &HASH, &STATISTICS],
@@ -164,14 +164,14 @@ impl Exporter {
         }
     }
 
-    /// Begins again on a new connection, whose first message also has the records that were not
-    /// sent.
+    /// Begins again on a new connection. The first message on it also carries the records that were
+    /// not sent before.
     pub fn restart(&mut self) {
         self.sequence = 0;
         self.described = None;
     }
 
-    /// Counts what was exported so far.
+    /// Returns how many packets were exported, left out and shortened so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }

@@ -29,7 +29,7 @@ pub struct Keys {
     turns: u32,
 }
 
-/// The steering program that selects flows. Groups without a mode use the same steering program.
+/// The steering program that selects flows, as in fanpcap groups for which no mode is set.
 pub(crate) fn flow_tree() -> Option<Tree> {
     let refused: fanpcap_steer::PcapCompiler<'_> = &|_| Err(String::new());
     let tree: Result<Tree, Error> = fanpcap_steer::tree(modes::source("flow")?, refused);
@@ -52,13 +52,13 @@ impl Keys {
         }
     }
 
-    /// Begins a new round of turns, because an update came in the stream.
+    /// Counts packets from 0 again, because a topology update came in the mirrored stream.
     pub fn restart(&mut self) {
         self.turns = 0;
     }
 
-    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock. This time limits
-    /// how long fragments get the bucket of their datagram.
+    /// The bucket of the next packet. `now_ns` is the time by any monotonic clock. By this clock,
+    /// fragments get the bucket of their datagram only for a limited time.
     pub fn number(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         let initial = self.selection.initial;
         let own = match self.selection.key {
@@ -107,7 +107,7 @@ impl Keys {
         };
         let hash = match self.flows.as_mut()?.decide(&packet) {
             Decision::Steer(hash) => hash,
-            // The steering program decides so only for frames without an Ethernet header.
+            // The steering program decides this only for frames without an Ethernet header.
             Decision::Drop
             | Decision::Copy
             | Decision::Member(_)
@@ -157,8 +157,8 @@ mod tests {
         frames::ethernet(0x0800, &packet)
     }
 
-    /// How many packets more than the mean the busiest of eight nodes gets, divided by the mean. A
-    /// few flows are large.
+    /// How many packets more than the mean the busiest of eight nodes gets, divided by the mean. In
+    /// this traffic, a few flows are large.
     fn imbalance(key: Key) -> f64 {
         const PACKETS: u64 = 200_000;
         let mix = fanpcap_gen::Description {

@@ -31,13 +31,13 @@ pub enum Verdict {
 /// A node's counters that are not kept by bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Causes {
-    /// Beacons that are genuine: their number had been announced by [`Node::announce`].
+    /// Genuine beacons, which carry a number that [`Node::announce`] announced before.
     pub beacons: u64,
-    /// Topology updates that are genuine: their number had been announced by [`Node::announce`].
+    /// Genuine topology updates, which carry a number that [`Node::announce`] announced before.
     pub updates: u64,
     /// Beacons and updates with a wrong or an already used number. They also count as packets.
     pub forged: u64,
-    /// Packets that lack the fields of their key ([`crate::Number::is_other`]).
+    /// Packets without the fields that the selection key needs ([`crate::Number::is_other`]).
     pub others: u64,
     /// Packets of this node that were lost because a ring was full.
     pub lost: u64,
@@ -55,7 +55,7 @@ pub struct Node {
     filter: Option<Filter>,
     tables: [Claims; 2],
     control: Control,
-    /// The control word to use from the next topology update in the mirrored stream on.
+    /// The control word that takes effect at the next topology update in the mirrored stream.
     next: Option<Control>,
     announced: Announced,
     last_beacon: Option<InLine>,
@@ -86,7 +86,7 @@ impl Node {
         self.filter = filter;
     }
 
-    /// From now on, a copy of the last beacon on another device does not count as forged.
+    /// From now on, a copy of the last beacon that another device brings does not count as forged.
     pub fn several_devices(&mut self) {
         self.is_several = true;
     }
@@ -243,7 +243,8 @@ mod tests {
             };
             node.judge(&frame, 0)
         };
-        // A forged update is judged as a packet, but the next packet keeps its turn.
+        // A forged update is judged as an ordinary packet. Round robin does not count it, so the
+        // next packet gets bucket 2.
         assert!(matches!(judge(&mut node, 98), Verdict::Packet { .. }));
         let second = Verdict::Packet {
             bucket: 2,

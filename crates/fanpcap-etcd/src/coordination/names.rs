@@ -38,7 +38,7 @@ impl Names {
         format!("{}nodes/{node}/{boot:016x}", self.prefix).into_bytes()
     }
 
-    /// Whether the cluster was already full before the node with the key `own` came.
+    /// Whether the cluster was already full when the node with the key `own` announced itself.
     pub(super) fn is_outside(&self, own: &KeyValue, all: &[KeyValue]) -> bool {
         let is_node = |kv: &&KeyValue| matches!(self.kind(&kv.key), Some(Kind::Node(_)));
         let before = all.iter().filter(is_node);

@@ -27,8 +27,9 @@ pub(super) fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or(0))
 }
 
-/// The view of a coordinator that does not lead. Values that are not readable, for example of a
-/// later version, are left out. Nodes beyond the [`NODES`] oldest are left out.
+/// The view of a coordinator that does not lead. Values that can't be read, for example because a
+/// later version wrote them, are left out. If there are more than [`NODES`] nodes, only the oldest
+/// of them are in the view.
 pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     let mut view = View {
         desired: desired.clone(),
@@ -76,7 +77,7 @@ pub(super) fn unreadable(names: &Names, keys: &CopyOfKeys) -> Option<Revision> {
     (!is_read).then(|| revision(kv.mod_revision))
 }
 
-/// Notes for the operator on the keys, one sentence each.
+/// Notes for the operator about problems that the keys show, one sentence each.
 pub fn notes(names: &Names, keys: &CopyOfKeys) -> Vec<String> {
     let mut notes = Vec::new();
     let mut nodes = 0;

@@ -19,7 +19,7 @@ fn await_value(follower: &mut Follower, key: &[u8], value: &[u8]) -> Result<Dura
         if follower.copy().get(key).map(|kv| &kv.value[..]) == Some(value) {
             return Ok(begun.elapsed());
         }
-        // If etcd is out of reach, the loop tries again.
+        // An error means that etcd is out of reach. The loop then tries again.
         let _ = follower.wait();
     }
     anyhow::bail!("{} never came", String::from_utf8_lossy(value))

@@ -66,8 +66,8 @@ impl Program {
         asm.set(R3, R7);
     }
 
-    /// Passes this node's packets on, and drops other packets. Outside a union the verdict is the
-    /// claim plus 1, without a conditional jump, which a CPU could not predict.
+    /// Passes this node's packets on, and drops other packets. Outside a union, the verdict is the
+    /// claim plus 1. This needs no conditional jump, which a CPU could not predict.
     pub(super) fn pass_own(&self, asm: &mut Assembler) {
         asm.when(R3.at_most(Claim::Mine as i32), |asm| {
             asm.exit_with(R3 + XDP_DROP)
@@ -75,8 +75,8 @@ impl Program {
         end(asm, XDP_PASS);
     }
 
-    /// Counts the packet as seen, for the table in use. r2 is the place of its bucket in the two
-    /// tables. Clobbers r1, r2 and r7.
+    /// Counts the packet as seen, for the table in use. r2 is the index of the packet's bucket in
+    /// the counters of both tables. Clobbers r1, r2 and r7.
     fn seen(&self, asm: &mut Assembler) {
         let [shared, done] = asm.labels();
         self.lane(asm, R1, shared);
