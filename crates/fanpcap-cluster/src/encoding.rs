@@ -31,7 +31,7 @@ mod tests;
 /// Version of the encoding of topologies without a filter.
 const PLAIN: u8 = 1;
 
-/// Version of the encoding of topologies with a filter. A fanpcap without filters refuses it.
+/// Version of the encoding with a filter. Releases of fanpcap without filters refuse this version.
 const VERSION: u8 = 2;
 
 /// The size in bytes of the bitmap of moving buckets.

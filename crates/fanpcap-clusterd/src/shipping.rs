@@ -30,7 +30,7 @@ const RETIRED: usize = 8;
 pub enum RecordTransport {
     /// A TCP connection to the analyzer. Batches without an acknowledgement are sent again.
     Tcp,
-    /// DiCAP's datagrams to this port, or to analyzers' ports (`None`). Losses are not noticed.
+    /// DiCAP's datagrams to this port; `None`: to analyzers' own ports. Losses are not noticed.
     Dicap(Option<u16>),
 }
 
@@ -143,7 +143,7 @@ impl Shipper {
         self.close_retired();
     }
 
-    /// Sends each analyzer its part of a report. Without a connection, only the newest part waits.
+    /// Sends each analyzer its part of a report. A newer part replaces an older unsent part.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));

@@ -126,9 +126,9 @@ impl Exporter {
 
     /// Passes the templates to `send`, in a message of their own.
     ///
-    /// Over UDP, call this method before all others, and then wait for about 100 ms. Otherwise a
-    /// collector with several threads may read the first records before it has read the templates.
-    /// Such a collector, for example `GoFlow2`, drops records that it reads before their templates.
+    /// Over UDP, call this method first, and then wait for about 100 ms. Otherwise a collector with
+    /// several threads may read the first records before it has read the templates. Such a
+    /// collector, for example `GoFlow2`, drops records that it reads before their templates.
     pub fn describe(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         let templates: &[&Template] = match self.form {
             Form::Sections => &[&SECTION, &SYSTEMATIC, &HASH, &STATISTICS],
@@ -164,8 +164,8 @@ impl Exporter {
         }
     }
 
-    /// Begins again on a new connection. The first message on it also carries the records that were
-    /// not sent before.
+    /// Begins again on a new connection. The first message on this connection also carries the
+    /// records that were not sent before.
     pub fn restart(&mut self) {
         self.sequence = 0;
         self.described = None;

@@ -107,7 +107,7 @@ impl Keys {
         };
         let hash = match self.flows.as_mut()?.decide(&packet) {
             Decision::Steer(hash) => hash,
-            // The steering program decides this only for frames without an Ethernet header.
+            // Only frames without an Ethernet header lead to these decisions.
             Decision::Drop
             | Decision::Copy
             | Decision::Member(_)

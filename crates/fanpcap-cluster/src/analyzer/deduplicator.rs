@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The maximum number of remembered packets. Duplicates of packets without room are not found.
+/// The maximum number of remembered packets. Duplicates of packets beyond it are not found.
 const MOST: usize = 1 << 20;
 
 /// The maximum number of packets that are remembered for late records; about 50 MB.

@@ -127,7 +127,7 @@ impl TopologyHistory {
                 Some(Phase::Union) => OwnershipCheck::Shared,
                 Some(Phase::Stable) => OwnershipCheck::Owner,
             },
-            // The record's topology has not come or is forgotten. It may have been a union.
+            // The record's topology has not come or is forgotten. This topology may be a union.
             None => OwnershipCheck::Shared,
         };
         let newer = |known: &KnownTopology| known.revision > record.revision;
@@ -169,7 +169,7 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether, more than `skew` before the record, the bucket's owner in `known` began to capture.
+    /// Whether the owner in `known` had the bucket for more than `skew` before the record's stamp.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);

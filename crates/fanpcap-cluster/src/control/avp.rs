@@ -20,7 +20,7 @@ pub(super) mod code {
     /// The selection key: DiCAP's 0 (round robin) and 1 (hash), and fanpcap's own from 16 on. A
     /// topology has the cluster's selection key. A node's message has the key in its settings.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
-    /// The lower half of a topology's revision; `TERM` is the upper half. In DiCAP, it is a time.
+    /// The lower half of a revision, whose upper half is `TERM`. In DiCAP, this AVP carries a time.
     pub(in super::super) const VALIDITY_START: u8 = 7;
 
     /// A coordinator's term: the upper half of the revisions that it gives.

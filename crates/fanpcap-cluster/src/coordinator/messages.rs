@@ -88,7 +88,7 @@ pub enum Stage {
     /// A stable topology, which ends a change or moves no bucket.
     Stable,
     /// A stable topology whose selection differs from the previous topology's selection. Until all
-    /// nodes follow the new topology, packets are missed and captured twice.
+    /// nodes follow the new topology, some packets are missed, and others are captured twice.
     Cut,
 }
 

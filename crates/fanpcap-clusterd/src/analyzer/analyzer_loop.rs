@@ -151,7 +151,7 @@ impl AnalyzerLoop {
         self.analyzer.unheard()
     }
 
-    /// Takes messages for some milliseconds, then does other work. Returns a status if one is due.
+    /// Takes messages, and delivers the packets that are due. Returns a status if one is due.
     pub(super) fn work(&mut self) -> Option<Status> {
         let mut wait = Duration::from_millis(20);
         for _ in 0..BURST {

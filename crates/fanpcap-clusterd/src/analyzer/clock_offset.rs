@@ -20,7 +20,8 @@ impl ClockOffset {
         self.0.push_back((stamp as i64).wrapping_sub(now as i64));
     }
 
-    /// By how many nanoseconds the node's clock is ahead, if the fastest report came without delay.
+    /// How many nanoseconds the node's clock is ahead of the analyzer's. This estimate assumes that
+    /// the fastest report came without delay.
     pub(super) fn ahead(&self) -> i64 {
         self.0.iter().copied().max().unwrap_or(0)
     }

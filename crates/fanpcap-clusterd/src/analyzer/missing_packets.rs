@@ -8,14 +8,14 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::IdleTime;
 use fanpcap_cluster::loss_account::Counts;
 
-/// Counts the packets that a node captured since its counters were 0, and that never came.
+/// Counts the packets that never came, of all that a node captured since its counters were 0.
 #[derive(Debug)]
 pub(super) struct MissingPackets {
     /// The newest report's captured packets, and the first stamp of a report with these numbers.
     captured: Box<Counts>,
     first: u64,
-    /// For each bucket, how many packets the analyzer lacked when traffic first stopped, because a
-    /// previous analyzer may have them. All are 0 if the counters began after the account.
+    /// For each bucket, how many packets the analyzer lacked when traffic first stopped. A previous
+    /// analyzer may have received them. All are 0 if the counters began after the account.
     before: Option<Box<Counts>>,
     /// For each bucket, how many captured packets were lost before traffic last stopped.
     lost: Box<Counts>,

@@ -14,7 +14,7 @@ use crate::conf::{Conf, PATH, Role};
 
 /// Finds mistakes in a cluster.conf, and in the files that it names
 ///
-/// These files are keys and certificates.
+/// The files that cluster.conf names are keys and certificates.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The settings of the cluster

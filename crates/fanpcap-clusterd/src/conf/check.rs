@@ -386,7 +386,7 @@ impl<'a> FileEntries<'a> {
         Err(self.blame(fault, Some(entry)))
     }
 
-    /// Refuses a node that gets no packets, because the list of the engine `fixed` lacks it.
+    /// Refuses a node that is not in the list of engine `fixed`, because it would get no packets.
     fn check_node(&self, conf: &Conf) -> Result<(), Report> {
         let (Engine::Fixed(nodes), Some(own)) = (&conf.engine, conf.node) else {
             return Ok(());

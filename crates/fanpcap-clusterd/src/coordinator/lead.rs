@@ -160,7 +160,7 @@ impl<S: FnMut(&str)> Driver<S> {
 
     pub(super) fn resign(mut self) {
         self.side.resign();
-        // The metrics file stays after the end, and must not say then that this coordinator leads.
+        // The metrics file outlives the process, so it must not say that this coordinator leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, &self.side.all_refused());
         }

@@ -143,7 +143,7 @@ impl Stream {
     }
 }
 
-/// How much longer than [`SILENCE`] an assignment waits, because beacons come once a second.
+/// How much longer than [`SILENCE`] an assignment waits for beacons, which come once a second.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Kernel {

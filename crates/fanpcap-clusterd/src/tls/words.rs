@@ -60,7 +60,7 @@ fn of_certificate(error: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// Why the other side refuses this side, according to its TLS alert; `None` for other alerts.
+/// Why the other side refuses this side, according to its TLS alert; `None` for unknown alerts.
 fn of_alert(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::CertificateExpired => {
