@@ -20,8 +20,9 @@
 //! * If no live node has a weight, nothing changes.
 //! * While a live node announces capture mode, the topology has no filter: a node in capture mode
 //!   can't follow a topology with a filter.
-//! * If nodes may follow a newer topology that no coordinator has, the known topology is written
-//!   again with a greater revision. Otherwise these nodes would keep the lost topology.
+//! * If nodes may follow a newer topology that no coordinator has, the coordinator writes the
+//!   topology that it has again, with a greater revision. With a smaller revision, these nodes
+//!   would keep the lost topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -49,8 +50,8 @@ use presence::SeenNodes;
 /// Call [`Coordinator::step`] at least this often. A pause of more than two ticks counts as two.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Minimum time of a union if packets are selected in turn. Within this time, the union's topology
-/// update comes in the mirrored stream.
+/// If nodes capture packets in turn, a union lasts at least this long. Within this time, the frame
+/// that announces the union's topology reaches the nodes through the mirror port.
 const UPDATE: Duration = Duration::from_secs(2);
 
 /// The time from the end of an absent node's lease until the node loses its buckets. Nodes whose
@@ -65,8 +66,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Timing {
     /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// After this time, nodes that vanished together are dead if at least half of all nodes are
-    /// heard.
+    /// Nodes that vanished together count as dead after this time, if the engine hears at least
+    /// half of all nodes.
     pub outlast: Duration,
     /// How long a node that was gone must live before it gets buckets. Doubles with each absence.
     pub hold_down: Duration,
@@ -328,7 +329,8 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // A live node that a leader wrongly counted as dead has weight 0, but takes part.
+            // The topology gives weight 0 to a node that an earlier leader counted as dead. If this
+            // leader has seen no absence of the node, the node is a member without a hold-down.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));
@@ -410,7 +412,7 @@ fn write(next: Topology, replaces: Revision, current: &Topology, dead: &BTreeSet
     }
 }
 
-/// Whether, in a union, an absent node is the present owner of a bucket.
+/// Whether the topology is a union in which an absent node is the old owner of a bucket.
 fn owners_are_absent(topology: &Topology, absent: &BTreeSet<NodeId>) -> bool {
     let owning = |entry: &&NodeEntry| topology.owners.contains(&Some(entry.slot));
     let mut owners = topology.nodes.iter().filter(owning);

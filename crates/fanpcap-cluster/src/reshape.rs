@@ -1,10 +1,10 @@
 //! The next topology of a cluster, computed from the present one and the nodes that share it.
 //!
 //! The rule that loses no packet: **the owner of a bucket captures until the new owner captures.**
-//! Each change begins with a union. The union's owners are the present owners, and its new owners
-//! are the target's owners. Dead owners stay in the union's table, because they may only be cut
-//! off. Such a node captures until it reads the next stable topology. By then, the new owner
-//! captures.
+//! Each change begins with a union. The owners of the union are the present owners, and its new
+//! owners are the owners in the target. A dead owner stays in the union's table, because it may
+//! only be cut off from the coordinator and still capture. Such a node captures until it reads the
+//! next stable topology. By then, the new owner captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ mod tests;
 pub struct Member {
     /// The node's id.
     pub node: NodeId,
-    /// The node's share of the buckets, compared with the other weights; 0 if the node is drained.
+    /// The node gets buckets in proportion to this weight; 0 if the node is drained.
     pub weight: u16,
 }
 
@@ -47,7 +47,8 @@ impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
     ///
     /// With [`Key::Packet`] and [`Key::Flow`], as few buckets as possible move. With the other
-    /// keys, the table is that of DiCAP's paper: all weights other than 0 count the same.
+    /// keys, the table is the one in DiCAP's paper, in which all nodes with a weight get equal
+    /// shares.
     ///
     /// A member that has a slot keeps it. A newcomer gets the lowest free slot below [`NODES`], if
     /// any.
@@ -127,9 +128,10 @@ pub fn first(target: &ChangeTarget) -> Topology {
 
 /// The topology that begins a change to `target`, from a stable topology or during another change.
 ///
-/// The buckets' owners stay, with one exception: if a dead owner's new owner already captures, it
-/// replaces the dead owner. Otherwise no node might capture the bucket for a while. `follows` says
-/// whether a node captures by the present topology.
+/// Each bucket keeps its owner, except a bucket whose owner is dead and whose new owner already
+/// captures. The new owner becomes the owner of such a bucket, because otherwise no node might
+/// capture the bucket for a while. `follows` returns whether a node already captures as `current`
+/// says.
 pub fn begin(
     current: &Topology,
     target: &ChangeTarget,
@@ -252,10 +254,10 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
     from.iter().zip(to).filter(|(from, to)| from != to).count()
 }
 
-/// How packets are selected in the topology after `current`. While the selection key stays the
-/// same, the initial value of the hash stays the same too, because each coordinator may have chosen
-/// a random value of its own. When the selection key changes, packets are missed and doubled,
-/// because the nodes change one after the other. So the selection key never changes during a union.
+/// How packets are selected in the topology after `current`. If the selection key stays the same,
+/// the hash keeps its initial value, because another coordinator may have chosen another random
+/// value. While the nodes change to another selection key one after the other, packets are missed
+/// and doubled. So the selection key never changes during a union.
 fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,
@@ -264,7 +266,7 @@ fn keep_initial(current: &Topology, changed: Selection) -> Selection {
 }
 
 /// The members with their slots. Members keep their slots, and newcomers get the lowest free slots.
-/// The slots of present nodes are not free, because these nodes are in the next union.
+/// The slots of nodes that leave stay taken, because these nodes are still in the next union.
 fn entries(current: Option<&Topology>, members: &[Member]) -> Vec<NodeEntry> {
     let present = current.map_or(&[][..], |topology| &topology.nodes);
     let mut taken: BTreeSet<Slot> = present.iter().map(|entry| entry.slot).collect();

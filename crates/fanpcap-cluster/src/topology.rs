@@ -25,7 +25,8 @@ pub const FILTER_CODE: usize = 1024;
 pub enum Phase {
     /// Each bucket has one owner.
     Stable,
-    /// A bucket that moves is captured by its old and its new owner. Both owners mark its records.
+    /// A bucket that moves is captured by its old and its new owner. Both owners mark the bucket's
+    /// records as shared.
     Union,
 }
 
@@ -36,7 +37,7 @@ pub struct NodeEntry {
     pub slot: Slot,
     /// The node's id.
     pub node: NodeId,
-    /// The node's share of the buckets, compared with the other weights; 0 if the node is drained.
+    /// The node gets buckets in proportion to this weight; 0 if the node is drained.
     pub weight: u16,
 }
 
@@ -47,7 +48,8 @@ pub struct Topology {
     pub epoch: u64,
     /// How packets are selected.
     pub selection: Selection,
-    /// The nodes, in the order of their slots. A node's index is the paper's `Pi`.
+    /// The nodes, in the order of their slots. A node's index in this list is `Pi` in DiCAP's
+    /// paper.
     pub nodes: Vec<NodeEntry>,
     /// The owner of each bucket; in a union, the old owner.
     pub owners: Box<Owners>,

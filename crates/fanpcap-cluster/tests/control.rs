@@ -48,7 +48,8 @@ prop_compose! {
     }
 }
 
-/// A random list of AVPs, without `PART` (65) and `TRANSFER` (66), which only parts have.
+/// A random list of AVPs, without `PART` (65) and `TRANSFER` (66), which only the parts of a
+/// divided list have.
 fn list() -> impl Strategy<Value = Vec<Avp>> {
     let plain = (70_u8..90, any::<u32>()).prop_map(|(code, value)| Avp { code, value });
     vec(plain, 0..2000)

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::tls::Tls;
 
-/// This process's credentials. All threads share the keyring. A SIGHUP replaces its contents.
+/// This process's credentials. All threads share the keyring. A SIGHUP replaces the credentials.
 #[derive(Debug, Default)]
 pub struct Keyring(RwLock<Option<Arc<Tls>>>);
 

@@ -15,8 +15,9 @@
 //! | `NETNS/IFINDEX.state` | the agent's state: see [`AgentState`] |
 //! | `mount/lock` | locked while an agent makes or removes its directories here |
 //!
-//! A BPF program's maps are pinned before the link runs it, and are found by the number of the BPF
-//! program that the link runs. So if an agent dies at any step, the link's maps are complete.
+//! Before the link runs a BPF program, the program's maps are pinned under the BPF program's id.
+//! The agent finds them by the id of the BPF program that the link runs. So if an agent dies at any
+//! step, the link's maps are complete.
 
 mod state;
 
@@ -84,7 +85,8 @@ impl DevicePins {
         let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
             let _ = directory.remove_file(OsStr::new(&name));
         })?;
-        // If this fails, the remains only use memory until the next boot.
+        // A failure is harmless: what agents left for devices that are gone only uses memory until
+        // the next boot.
         let _ = remove_gone(&netns);
         Ok(Self {
             ifindex,
@@ -117,7 +119,8 @@ impl DevicePins {
     }
 
     /// The array with the BPF program that gets the node's packets. All BPF programs of the device
-    /// share this array, so the XDP engine's entry stays when they are replaced.
+    /// share this array. So the XDP engine's entry stays in the array when the selection's BPF
+    /// program is replaced.
     pub(crate) fn next(&self) -> Result<ObjectArray> {
         let next = match open(&self.pins, NEXT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -135,11 +138,13 @@ impl DevicePins {
         lock::is_byte_taken(&self.lock, TURN).context("asking for the engine's lock")
     }
 
-    /// Pins the BPF program with this number and its maps, before a link runs this BPF program.
+    /// Pins the BPF program with the id `program`, and its maps. Call this before a link runs the
+    /// BPF program.
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
         let set = make(&self.pins, &program.to_string())?;
         for (name, object) in objects {
-            // A pin may exist: the kernel may assign the number of a removed BPF program again.
+            // A pin of this name may exist, because the kernel may give a new BPF program the id of
+            // a removed one.
             let _ = set.remove_file(OsStr::new(name));
             pin(&set, name, *object)?;
         }
@@ -151,7 +156,7 @@ impl DevicePins {
     }
 
     /// Removes the sets of all BPF programs except `program`, which the link runs. If `program` is
-    /// `None`, also removes the array of the next BPF program.
+    /// `None`, also removes the pin of the array [`DevicePins::next`].
     pub(crate) fn forget_all_but(&self, program: Option<u32>) -> Result<()> {
         forget_sets(&self.pins, program)?;
         match program {
@@ -160,7 +165,8 @@ impl DevicePins {
         }
     }
 
-    /// Removes all pins, the link first: then packets of other nodes pass again.
+    /// Removes all pins. The link goes first, so that the device passes packets of other nodes
+    /// again.
     pub(crate) fn remove(&self) -> Result<()> {
         self.remove_pins()?;
         let name = selection::pins(&self.netns, self.ifindex);
@@ -188,7 +194,7 @@ impl DevicePins {
     /// Stores `state`. After a crash, the file has the earlier state or this one.
     pub(crate) fn set_state(&self, state: &AgentState) -> Result<()> {
         let (name, new) = (self.state_name(), format!("{}.new", self.ifindex));
-        // An agent that crashed may have left this file.
+        // A crash of an earlier agent may have left a file with this name.
         remove_if_there(&self.directory, &new)?;
         let file = self.directory.create(OsStr::new(&new), 0o600);
         let written = file.and_then(|mut file| file.write_all(state.text().as_bytes()));
@@ -363,7 +369,7 @@ fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// How many times an agent tries to get the lock, and how long it waits after each try.
+/// An agent tries this many times to get the lock, and waits for [`PAUSE`] after each try.
 const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 

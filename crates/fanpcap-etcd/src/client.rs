@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// Asks one endpoint after the other, until one answers or the deadline has come. If the
-    /// deadline ends an attempt early, returns the error of the earlier attempt at the same
+    /// deadline ends an attempt early, returns the error of the previous attempt at the same
     /// endpoint, because that error is more specific.
     pub(crate) fn by_some_endpoint<T>(
         &self,
@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    /// The present token; a new token if `refused` is the present one.
+    /// Returns the present token. If the present token is `refused`, gets a new token first.
     fn token(&self, refused: &Token, deadline: Instant) -> Result<Token, CallError> {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if *token == *refused || *token == Token::Unknown {
@@ -231,8 +231,8 @@ mod tests {
         assert_eq!((answer, attempts), (Err(told()), 2));
     }
 
-    /// If one endpoint has a wrong certificate and the other one is out of reach, the second error
-    /// is returned: the other endpoint may become reachable.
+    /// If one endpoint has a wrong certificate and the other endpoint is out of reach, the client
+    /// returns the second error, because the other endpoint may become reachable.
     #[test]
     fn an_endpoint_that_is_out_of_reach_is_told_as_such() {
         let client = client(&["http://127.0.0.1:1", "http://127.0.0.1:2"]);

@@ -85,7 +85,7 @@ pub struct TlsFiles {
 /// Time limits of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The limit for a connection to be made.
+    /// The time limit for making a connection.
     pub connect: Duration,
     /// The limit for one endpoint's answer to one call, including the connection.
     pub attempt: Duration,
@@ -110,7 +110,7 @@ impl Default for Limits {
 /// A client's settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// etcd's members. The first ones are preferred.
+    /// etcd's members. The first call begins with the first endpoint.
     pub endpoints: Vec<Endpoint>,
     /// The client's user; `None` if etcd has no authentication. Client certificates do not replace
     /// the user: etcd's gateway ignores the user that a certificate names.

@@ -35,7 +35,8 @@ pub(crate) fn of(frame: &[u8]) -> &[u8] {
     &frame[..frame.len().min(max)]
 }
 
-/// The length of a record with `section`, the beginning of a packet's frame.
+/// The length of a record in bytes, if `section` is the beginning of the packet's frame in the
+/// record.
 pub(crate) fn len(section: &[u8]) -> usize {
     SECTION.fixed_len() + prefix_len(section.len()) + section.len()
 }

@@ -1,4 +1,4 @@
-//! A collector must read exactly what was exported, for random packets and counts, also if a
+//! A collector must read exactly what was exported, for random packets and counts, and also when a
 //! message is full.
 
 mod collector;
@@ -13,8 +13,8 @@ use proptest::prelude::*;
 /// Maximum length of a message in bytes.
 const MESSAGE_MAX: usize = 1400;
 
-/// What is passed to an exporter. The bytes of a packet's frame stand beside the packet, because a
-/// `Packet` borrows them.
+/// What is passed to an exporter. A `Packet` borrows the bytes of its frame, so these bytes are
+/// stored beside it.
 #[derive(Clone, Debug)]
 enum Given {
     Packet(Packet<'static>, Vec<u8>),
@@ -281,7 +281,7 @@ fn templates_are_sent_again() {
     use Transport::{Tcp, Udp};
     assert_eq!(described(Tcp, &[1, 99, 5]), [1]);
     assert_eq!(described(Udp, &[1, 10, 20, 21, 22, 42]), [1, 21, 42]);
-    // The clock was set back.
+    // When the clock is set back, the templates are sent again.
     assert_eq!(described(Udp, &[20, 21, 3, 4]), [20, 3]);
     assert_eq!(described(Udp, &[1; 4096]), [1]);
     assert_eq!(described(Udp, &[1; 8193]), [1, 1, 1]);

@@ -24,7 +24,7 @@ pub(crate) const DATA: i16 = 24;
 /// The length of a record's head in bytes. The frame's bytes follow.
 pub const HEAD: usize = 24;
 
-/// Maximum number of a frame's bytes in a record.
+/// The maximum number of bytes of a frame that a record holds.
 pub const MOST_BYTES: u16 = 256;
 
 /// The bucket and the claim of a record, decoded from its flags.

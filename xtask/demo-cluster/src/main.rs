@@ -31,7 +31,8 @@ fn run() -> Result<ExitCode> {
         "the demo makes network namespaces: run it as root"
     );
     stop::on_signals().context("catching signals")?;
-    // The demo has its own thread, because the thread moves to another network namespace.
+    // The demo has a thread of its own, so that only this thread moves to another network
+    // namespace.
     let shown = thread::scope(|scope| scope.spawn(show).join());
     shown.expect("the demo does not panic")?;
     Ok(ExitCode::SUCCESS)
@@ -209,7 +210,7 @@ impl Story {
     }
 }
 
-/// For how long packets come before an event, and after the event.
+/// How long packets come before an event, and how long after it.
 const BEFORE: Duration = Duration::from_millis(1500);
 
 fn pause(time: Duration) -> Result<()> {

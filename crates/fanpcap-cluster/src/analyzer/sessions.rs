@@ -32,8 +32,9 @@ impl Analyzer {
         self.newest(node, boot)?.quiet
     }
 
-    /// All packets of the node before this time have come or are lost, except packets that its CPUs
-    /// read out of order. Nanoseconds since 1970 by the node's clock; `None` without a session.
+    /// The time before which all packets of the node have come or are lost, except packets that its
+    /// CPUs read out of order. The time is in nanoseconds since 1970 by the node's clock; `None` if
+    /// the node has no session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
         let stream = self.newest(node, boot)?;
         Some(stream.heard.saturating_add_signed(stream.ahead))

@@ -21,12 +21,12 @@ use super::term::Term;
 use super::window::Window;
 use crate::identity::Revision;
 
-/// The maximum number of peers that an endpoint remembers. Another peer replaces the peer that was
-/// silent for the longest time. The replaced peer is challenged when it sends again.
+/// The maximum number of peers that an endpoint remembers. A new peer replaces the peer that has
+/// been silent for the longest time. The replaced peer is challenged when it sends again.
 const PEERS: usize = 512;
 
-/// The minimum time between two answers to challenges of a peer. Otherwise two processes with the
-/// same number could keep a third process busy.
+/// The minimum time between two answers to challenges of a peer. Without this limit, two processes
+/// with the same role and id could keep a third process busy.
 const APART: Duration = Duration::from_millis(100);
 
 /// An operator's command that takes longer than this is challenged again. Otherwise an attacker
@@ -55,19 +55,21 @@ pub enum Incoming {
 struct Association {
     since: Duration,
     version: u8,
-    /// The peer's session, and the token that its messages must have; 0 before the first session.
+    /// The peer's session; 0 before the first session. The peer's messages must have `token`.
     session: u64,
     token: u64,
     window: Window,
-    /// The sequence of the last message that described the peer's state.
+    /// The sequence number of the peer's last message that described the peer's state.
     said: u64,
     /// A number from which we compute the tokens for the peer's next sessions.
     generation: u64,
-    /// The session of the peer's last challenge, until the peer confirms it; 0 if there is none.
+    /// The session in the peer's last challenge, until a message of the peer confirms this session;
+    /// 0 if no session waits for this.
     begun: u64,
-    /// The token that the peer gave for our messages.
+    /// The token that the peer gave us: our messages to the peer must have it.
     offered: u64,
-    /// Our last message that the peer challenged: its sequence, and when the peer challenged it.
+    /// The sequence number of our last message that the peer challenged, and the time of that
+    /// challenge.
     challenged: (u64, Option<Duration>),
     assemblies: BTreeMap<Kind, Assembly>,
     used: u64,
@@ -119,8 +121,9 @@ impl Endpoint {
         self.me
     }
 
-    /// The random number from which this process counts revisions and states: two processes of one
-    /// participant then give different numbers. It has 31 bits, so that counts fit into 32 bits.
+    /// A random number with which the numbers of this process's revisions and states begin, so that
+    /// two processes of one participant give different numbers. It has 31 bits, so that counts fit
+    /// into 32 bits.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }
@@ -165,8 +168,9 @@ impl Endpoint {
 
     /// The datagrams with `body` for the peer `to`. `to` is `None` if the receiver is not known.
     ///
-    /// `transfer` is the list's number, by which the receiver joins its datagrams. The number grows
-    /// with each new list of a type, and stays the same when a list is sent again.
+    /// `transfer` is the number of the list in `body`. The receiver joins datagrams with the same
+    /// number. The number grows with each new list of a type, and stays the same when a list is
+    /// sent again.
     pub fn seal(&mut self, to: Option<Peer>, body: &Body, transfer: u32) -> Vec<Vec<u8>> {
         let messages = divide(body.kind(), &body.list(), transfer);
         messages
@@ -215,7 +219,7 @@ impl Endpoint {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// Fails if the datagram is refused; a counter says why.
+    /// Fails with the cause if the datagram is refused, and counts the refusal.
     pub fn open(&mut self, now: Duration, datagram: &[u8]) -> Result<Incoming, Cause> {
         let opened = self.try_open(now, datagram);
         match &opened {
@@ -233,7 +237,8 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // The challenge has our version, to which a sender of a later version then changes.
+            // The challenge has our version. A sender of a later version then changes to our
+            // version.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {

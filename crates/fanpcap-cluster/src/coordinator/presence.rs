@@ -17,7 +17,7 @@ const HOLD_DOWN_MOST: Duration = Duration::from_secs(300);
 /// The maximum number of nodes that are remembered.
 const MOST: usize = 4 * NODES;
 
-/// If a node lives for this many of its hold-downs, its departures are forgotten.
+/// When a node has lived for this many times its hold-down, its earlier departures no longer count.
 const FORGIVEN: u32 = 4;
 
 /// The nodes that were seen.

@@ -14,7 +14,7 @@ pub struct BucketAccount {
     pub captured: Span,
     /// Packets that a second node captured.
     pub doubles: Span,
-    /// Doubles that the analyzer delivered twice, because it did not remove them.
+    /// Doubles of which the analyzer delivered both copies, because it did not remove one.
     pub kept: Span,
     /// Captured packets that an analyzer refused, because another node had the bucket.
     pub refused: Span,
@@ -29,10 +29,10 @@ pub struct NodeAccount {
     pub node: NodeId,
     /// The verdict on the node's port, by the other nodes' counts of the last five minutes.
     pub verdict: Verdict,
-    /// Packets lost before the node's port. The losses of a bucket are added when the bucket's
-    /// traffic stops, because they are certain then.
+    /// Packets lost before the node's port. The losses of a bucket are added to this number only
+    /// when the bucket's traffic stops, because they are not certain before.
     pub mirror: i64,
-    /// The node's own packets that found its ring full.
+    /// Packets that the node selected, and that were lost because the node's ring buffer was full.
     pub ring: u64,
     /// Packets that reached the node's port.
     pub seen: u64,
@@ -51,14 +51,15 @@ pub struct Account {
     pub nodes: Vec<NodeAccount>,
     /// The history of each port that ever had a bad verdict, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that found a node's ring full. Those of a dead node are as in its last report.
+    /// Packets that a node selected, and that were lost because the node's ring buffer was full.
+    /// For a dead node, the number in its last report counts.
     pub ring: u64,
     /// When the account begins, in nanoseconds since 1970.
     pub since: u64,
     /// The time of the account, in nanoseconds since 1970.
     pub time: u64,
     /// The most nanoseconds between the times at which two nodes saw the same beacon, for about the
-    /// last 20 beacons. The difference of the nodes' clocks is included. `None` if no two nodes saw
-    /// the same beacon.
+    /// last 20 beacons. This time includes the difference of the nodes' clocks. `None` if no two
+    /// nodes saw the same beacon.
     pub apart: Option<u64>,
 }

@@ -21,30 +21,35 @@ const FEW: i64 = 3;
 /// The packets that a node's port did not deliver in one run of the node's counters.
 ///
 /// While packets come, nodes' counts can't be compared exactly: a port may lose up to two seconds
-/// of a bucket's packets before the loss is certain. Such a loss may become certain hours later,
-/// when fewer packets come, and must not look like a new loss. So the packets that a lossy port may
-/// lack are noted as old: every five minutes, and when the port is no longer lossy.
+/// of a bucket's packets before the loss is certain. Such a loss may become certain only hours
+/// later, when fewer packets come. It must not look like a new loss then. So the packets that a
+/// lossy port may have lost are noted as old: every five minutes, and once more when the port is no
+/// longer lossy.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// For each bucket, the upper limit of the packets that the port lacked at the time `noted`.
+    /// For each bucket, an upper bound of the lost packets that are noted as old.
     old: Box<[i64; BUCKETS]>,
-    /// The last time at which the port was not lossy or `old` was noted.
+    /// When the port was last judged and was not lossy, or when losses were last noted as old.
     noted: u64,
-    /// Packets apart from `old` that the port lacked when traffic last stopped or `old` was noted.
+    /// `lacking` when losses were last noted as old, plus the later losses of buckets whose traffic
+    /// has stopped since.
     rested: i64,
-    /// Packets apart from `old` that the port certainly lacks. This number never falls.
+    /// Packets that the port certainly lost in this run, without those noted as old. This number
+    /// never falls.
     lacking: i64,
     /// Earlier values of `lacking`, the newest last.
     samples: VecDeque<Sample>,
-    /// Packets lacking in a million of the last five minutes; 0 if the port is not lossy.
+    /// Of a million packets offered in the last five minutes, how many the port lost; 0 if the port
+    /// is not lossy.
     pub(super) parts: u32,
-    /// Packets including `old` that the port certainly lacks in this run. This number never falls.
+    /// Packets that the port certainly lost in this run, with those noted as old. This number never
+    /// falls.
     in_all: i64,
-    /// How many of the packets in `in_all` are already in the history.
+    /// How many of the packets in `in_all` earlier calls of [`Port::take_new`] have returned.
     in_history: i64,
 }
 
-/// The packets that were lacking and offered until a time.
+/// How many packets the port had lost, and how many the cluster had been offered, at a time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: u64,
@@ -67,8 +72,8 @@ impl Port {
         }
     }
 
-    /// Forgets the samples, because the ledger does not use the node's counts now. Until it uses
-    /// them again, the port may lack any number of packets.
+    /// Forgets the samples, because the ledger does not use the node's counts now. Losses before
+    /// the ledger uses these counts again stay unknown.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
         self.rested = self.lacking;
@@ -76,17 +81,17 @@ impl Port {
         self.parts = 0;
     }
 
-    /// Notes that a bucket's traffic stopped. The port lacks `lacks` of the bucket's packets since
-    /// the previous stop.
+    /// Notes that a bucket's traffic stopped. Between the previous stop and this one, the port
+    /// certainly lost `lacks` packets of the bucket.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);
         self.rested = self.rested.saturating_add(new);
     }
 
-    /// Judges the port at `time`. `lacks` has the packets that the port lacks of each bucket since
-    /// the bucket's traffic last stopped. `mirror` counts the packets of all buckets that the port
-    /// lacked before that. `offered` counts all packets that the cluster was offered.
+    /// Judges the port at `time`. For each bucket, `lacks` is how many packets the port lost since
+    /// the bucket's traffic last stopped. `mirror` is how many packets of all buckets the port lost
+    /// before these stops. `offered` is how many packets were offered to the whole cluster.
     pub(super) fn judge(&mut self, time: u64, lacks: &[Span], mirror: i64, offered: i64) {
         let certain = sum(lacks.iter().map(|lacks| lacks.least.max(0)));
         self.in_all = self.in_all.max(mirror.saturating_add(certain));
@@ -111,8 +116,8 @@ impl Port {
         }
     }
 
-    /// Returns the packets lacking in a million of the last five minutes; 0 if the port is not
-    /// lossy.
+    /// Returns how many of a million packets offered in the last five minutes the port lost; 0 if
+    /// the port is not lossy.
     fn recent(&mut self, now: Sample) -> u32 {
         let is_old = |sample: &Sample| sample.time.saturating_add(RECENT) < now.time;
         while self.samples.len() > 1 && self.samples.front().is_some_and(is_old) {
@@ -134,7 +139,8 @@ impl Port {
         }
     }
 
-    /// How many lacking packets are not in the history yet. Later calls do not return them again.
+    /// Returns how many packets the port certainly lost, without those that earlier calls have
+    /// returned.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

@@ -1,4 +1,4 @@
-//! Which owners a change aims at, and the topologies that lead to them.
+//! Tests of the owners that a change aims at, and of the topologies that lead to these owners.
 
 use super::*;
 use crate::topology::Phase;
@@ -17,8 +17,8 @@ fn begin(current: &Topology, target: &ChangeTarget, nodes: &Nodes) -> Topology {
 }
 
 impl ChangeTarget {
-    /// How many buckets have one owner in this target and another owner in `topology` (in a union,
-    /// the new owner).
+    /// How many buckets have another owner in this target than in `topology`. If `topology` is a
+    /// union, its new owners count.
     fn moves_from(&self, topology: &Topology) -> usize {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         moves(table, &self.table)
@@ -122,8 +122,8 @@ fn a_new_owner_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     assert_eq!(change.check(), Ok(()));
     assert_eq!(change.owners, *union.new_owners.as_ref().expect("a union"));
     assert_eq!(change.entry(NodeId(2)), None);
-    // Node 1 does not capture its new buckets yet. So the dead node stays their owner: it may only
-    // be cut off, and still capture.
+    // Node 1 does not capture its new buckets yet. So the dead node stays the owner of these
+    // buckets, because it may only be cut off and still capture.
     let late = Nodes {
         dead: vec![2],
         late: vec![1],

@@ -40,7 +40,7 @@ enum Event {
     Agent(usize),
     /// A coordinator starts.
     CoordinatorStart(usize),
-    /// The store has a quorum again. The value says whether all leases are revoked.
+    /// The store has a quorum again. If the value is true, the store then revokes all leases.
     Quorum(bool),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct StoreSimulation {
 }
 
 impl StoreSimulation {
-    /// Runs the cluster of a seed to its end.
+    /// Simulates the cluster that `seed` and `plan` determine, from its start to its end.
     pub(crate) fn run(seed: u64, plan: &RunPlan, talks: bool) -> Self {
         let mut simulation = Self {
             now: 0,
@@ -352,8 +352,8 @@ impl StoreSimulation {
         }
     }
 
-    /// Lets a coordinator read the store. If this fails, the coordinator may or may not notice that
-    /// it does not lead.
+    /// Lets a coordinator read the store. If the coordinator is cut off from the store, it may or
+    /// may not notice that it no longer leads.
     fn look(&mut self, at: usize, is_cut: bool) {
         if is_cut {
             if self.random.one_in(20) {

@@ -132,9 +132,9 @@ fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     assert_eq!(term(&network), before);
 }
 
-/// The agents have restarted and have no topology to send. One coordinator was cut off while the
-/// other one wrote a newer topology. The second one shows this topology to the first one, which
-/// then leads.
+/// The agents have restarted and have no topology to send. While one coordinator was cut off, the
+/// other coordinator wrote a newer topology. The writer sends this topology to the coordinator that
+/// was cut off, and that coordinator then leads.
 #[test]
 fn a_standby_shows_a_newer_topology_than_the_leader_knows() {
     let (mut network, leader, old) = settled(5, 2, 3);

@@ -75,8 +75,8 @@ struct OpenFile {
 }
 
 impl Files {
-    /// The files in `directory`, which is made if it does not exist. Packets at the end of the
-    /// newest existing files are not written again.
+    /// The files in `directory`, which is made if it does not exist. If nodes send packets again
+    /// that the newest existing files already have, these packets are not written again.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
         make(directory)?;
         Ok(Self {
@@ -124,13 +124,15 @@ impl Files {
         }
     }
 
-    /// Writes the collected packets. Begins another file if the current one is large or old enough.
+    /// Writes the collected packets. Begins another file if the current file has reached its
+    /// maximum size or time.
     pub(super) fn flush(&mut self, now: u64) {
         let Some(open) = &mut self.open else {
             return;
         };
         let bytes = open.bytes + self.buffer.len() as u64;
-        // If the directory can't be read, the next file can't be begun, and that error is reported.
+        // An error is not reported here: if the directory can't be read, the next file can't be
+        // begun either, and that error is reported.
         let _ = self.kept.during_file((&open.path, bytes), now);
         let written = loop {
             match open.file.write_all_at(&self.buffer, open.bytes) {
@@ -241,7 +243,7 @@ impl Files {
 /// compressed, compresses the files that an earlier analyzer left uncompressed.
 fn compressor(directory: &Path, is_wanted: bool) -> Result<Option<Compressor>> {
     // If the directory can't be listed, writing fails and reports that. If a partly compressed file
-    // can't be removed, the compression of its original reports that.
+    // can't be removed, the compressor reports this when it compresses the original again.
     for part in kept::parts(directory).unwrap_or_default() {
         let _ = fs::remove_file(part);
     }

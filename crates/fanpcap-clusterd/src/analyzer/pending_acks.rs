@@ -11,19 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// Acknowledgements, by the output count of the analyzer at which they are due. Each one has
-    /// its connection's `lacks`, and the number to which `lacks` is then set.
+    /// Acknowledgements, by the output count of the analyzer at which they are due. An
+    /// acknowledgement has a connection's `lacks`, which is the number of the first batch without
+    /// acknowledgement, and the value that `lacks` gets then.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 
 impl PendingAcks {
-    /// Acknowledges a batch, and the batches before it, when the output count has reached `due`.
+    /// Acknowledges the batch `sequence` and all earlier batches of its connection when the
+    /// analyzer's output count reaches `due`.
     pub(super) fn add(&mut self, due: u64, lacks: &Arc<AtomicU64>, sequence: u64) {
         let ack = (Arc::clone(lacks), sequence.saturating_add(1));
         self.waiting.entry(due).or_default().push(ack);
     }
 
-    /// Acknowledges all batches that wait for an output count up to `given`.
+    /// Acknowledges all batches that are due at the output count `given`, or earlier.
     pub(super) fn settle(&mut self, given: u64) {
         let left = self.waiting.split_off(&given.saturating_add(1));
         let done = std::mem::replace(&mut self.waiting, left);

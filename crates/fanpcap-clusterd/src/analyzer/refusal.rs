@@ -21,7 +21,8 @@ pub(super) enum Reason {
     Key = 2,
     /// One side refuses the other side's certificate, or the other side has none.
     Certificate = 3,
-    /// Too many connections had proven nothing, and a newer connection displaced this one.
+    /// Too many connections had not proven to come from a node, so this one was ended in favour of
+    /// a newer one.
     Unproven = 4,
     /// There are too many connections that have proven to be nodes' connections.
     Full = 5,
@@ -133,7 +134,8 @@ impl Refused {
         Reason::NAMES.into_iter().zip(counts).collect()
     }
 
-    /// Counts an ended connection. Reports the first, second, fourth, eighth refusal and so on.
+    /// Counts an ended connection. Of each reason, reports the first, second, fourth, eighth
+    /// refusal and so on.
     pub(super) fn count(&self, ended: &Ended, from: SocketAddr) {
         let Ended::Refused(reason, why) = ended else {
             self.connections.fetch_add(1, Ordering::Relaxed);

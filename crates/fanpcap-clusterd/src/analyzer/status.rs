@@ -50,7 +50,8 @@ impl Status {
         self.ages.iter().copied().filter(|(_, age)| *age > LACKING)
     }
 
-    /// The total of the records that were lost on the way, and then the loss of each live node.
+    /// How many records were lost between the nodes and the analyzer: in total, and for each live
+    /// node with losses.
     fn export(&self) -> String {
         let mut text = self.counters.export_lost.to_string();
         let nodes = self.missing.iter().filter(|(_, lost)| **lost > 0);

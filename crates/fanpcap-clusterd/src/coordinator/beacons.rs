@@ -31,7 +31,7 @@ impl Beacons {
         }
     }
 
-    /// From now on, uses these numbers, because the key has changed.
+    /// Uses these numbers from now on. Call this when the key has changed.
     pub(super) fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.core.set_numbers(numbers);
     }

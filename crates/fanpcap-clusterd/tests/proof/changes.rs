@@ -87,7 +87,7 @@ impl Change {
         }
     }
 
-    /// How many buckets must move: the node's share grows or shrinks by this number.
+    /// How many buckets the change must move: the node's share grows or shrinks by so many buckets.
     fn least(self) -> usize {
         match self {
             Self::Drain | Self::Restore | Self::Leave | Self::Join => 1365,

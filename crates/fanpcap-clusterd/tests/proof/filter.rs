@@ -19,7 +19,7 @@ const FIRST: &str = "udp[8] & 3 < 2";
 /// passes.
 const SECOND: &str = "udp[8] & 3 = 1 or udp[8] & 3 = 2";
 
-/// For how long packets come before the filter is replaced, and after that.
+/// How long packets come before the filter is replaced, and how long after it.
 const BEFORE: Duration = Duration::from_millis(500);
 
 /// At least this many packets come before the filter is replaced, and at least this many after it.
@@ -88,8 +88,8 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     Ok((line, times.collect()))
 }
 
-/// Asserts how often each of the packets `from..to` was captured: as often as `wanted` returns for
-/// the class of the packet, or at most once if it returns `None`.
+/// Asserts how often each of the packets `from..to` was captured. `wanted` returns the right count
+/// for a packet's class, or `None` if 0 and 1 are both right.
 fn assert_times(times: &[u64], from: u64, to: u64, wanted: impl Fn(u64) -> Option<u64>) {
     let all = (0..).zip(times.iter().copied());
     for (number, found) in all.filter(|(number, _)| (from..to).contains(number)) {

@@ -23,7 +23,7 @@ impl Stage {
         Ok(topology.context("a topology")?.1.selection)
     }
 
-    /// Returns each bucket's owner, or `None` while buckets move, and the topology's number.
+    /// Returns the owner of each bucket, or `None` while buckets move, and the topology's revision.
     pub(crate) fn owners(&self) -> Result<(Option<Owners>, u64)> {
         let Ok(topology) = self.ask(&["topology", "--json"]) else {
             return Ok((None, 0));

@@ -15,7 +15,7 @@ use crate::files;
 use crate::stage::{Engine, LOOK, PATIENCE, REST, Stage, id};
 use crate::wire;
 
-/// For how long packets come before an event, and after the event.
+/// How long packets come before an event, and how long after it.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// The settings with an address for the stage's own analyzer and an address for [`Second`].
@@ -90,8 +90,8 @@ fn await_rest(stage: &Stage) -> Result<[Line; 2]> {
 }
 
 /// Waits until the files of both analyzers together have all packets that were sent, and asserts
-/// that no packet is there twice. When both accounts no longer change, returns the last line and
-/// the packets of each analyzer.
+/// that no packet is there twice. Then waits until both accounts no longer change, and returns the
+/// last line and the packets of each analyzer.
 fn each_once(stage: &Stage) -> Result<([Line; 2], [Vec<u64>; 2])> {
     let directories = [stage.records(), Second::records(stage)];
     let written = await_for("all packets in the files", PATIENCE, || {
@@ -170,7 +170,8 @@ fn replace(stage: &mut Stage, second: Second) -> Result<Second> {
     let (lines, packets) = each_once(stage)?;
     assert_own_buckets(stage, &packets)?;
     assert_exact(&lines[0], &packets[0])?;
-    // The new analyzer's account began while packets came, so its number of lost packets is a span.
+    // The account of the restarted analyzer began while packets came, so it has only bounds for the
+    // number of lost packets.
     lines[1].assert_within("lost", 0)?;
     assert_none_on_the_way(&lines[1])?;
     Ok(second)
@@ -207,8 +208,8 @@ mod long {
         netns::within_new(|| {
             let mut stage = Stage::new(Engine::Etcd(1), &settings())?;
             let second = Second::start(&stage)?;
-            // Packets before a node's second report are not counted exactly, so none are sent until
-            // the accounts no longer change.
+            // An account counts packets exactly only from a node's second report on. So no packets
+            // are sent until the accounts no longer change.
             await_rest(&stage)?;
             drain(&mut stage)?;
             let _second = replace(&mut stage, second)?;

@@ -65,7 +65,7 @@ fn changed_instructions_are_found() {
         let selector = Selector::load(&program, 0)?;
         // While the device runs a BPF program, its queues are available to XDP.
         let _attached = selector.program().attach(device, Hook::Driver)?;
-        // One queue has its own lane, the other queue has none.
+        // Of the device's two queues, only one has its own lane.
         let frame = [9; 60];
         let trial = selector
             .program()
@@ -82,8 +82,8 @@ fn find(program: &Program, device: u32) {
     let object = program.object().unwrap();
     let events = events(1, 3000);
     let (mut found, mut missed, mut refused) = (0, Vec::new(), 0);
-    // Changes only the main function: tests of the steering programs cover the other functions,
-    // which walk over headers and are shared.
+    // Only the main function is changed. The other functions walk over headers and are shared with
+    // the steering programs, whose tests cover them.
     let main = object.functions[0] as usize;
     for at in (0..main).step_by(4) {
         match mutant(&object, at).map(|mutant| is_found(&mutant, program, &events, device)) {
@@ -94,9 +94,9 @@ fn find(program: &Program, device: u32) {
         }
     }
     println!("{found} found, {refused} refused, not found: {missed:?}");
-    // Some changes have no effect: the slow path gives the same result, the packet is counted in
-    // the shared counters instead, the value is set again later, or this key does not use the
-    // instruction. One change sends packets with the claim `Mine` along the path for the claim
-    // `Shared`. In the BPF program, both paths only pass the packet.
+    // A change has no effect if the slow path gives the same result, the packet is counted in the
+    // shared counters instead, the value is set again later, or this key does not use the
+    // instruction. One of the changes that are not found makes packets with the claim `Mine` take
+    // the path for the claim `Shared`. In the BPF program, both paths only pass the packet.
     assert!(found > 70 && missed.len() <= 17, "{missed:?}");
 }

@@ -116,7 +116,8 @@ fn what_a_full_ring_loses_is_counted_for_its_bucket() {
         }
     }
     let counts = selector.counts();
-    // A record takes 8 bytes for the kernel, and then its head and the frame's bytes.
+    // In the ring buffer, a record takes 8 bytes of the kernel, the record's head, and the frame's
+    // bytes.
     let room = u64::from(RING_LEN) / (8 + record::HEAD as u64 + u64::from(BYTES));
     let captured: u64 = counts.captured.iter().sum();
     assert!(

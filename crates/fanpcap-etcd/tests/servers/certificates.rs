@@ -144,7 +144,7 @@ fn both_sides_prove_who_they_are_and_new_certificates_are_taken() -> Result<()> 
         sleep(Duration::from_millis(1100));
         let served = || Ok(stranger.range(&key).ok());
         ensure!(await_for("an answer", LIMIT, served)?.kvs[0].value == b"1");
-        // A file that is only partly written must not change anything: the old certificate stays.
+        // If a certificate's file is only partly written, the client keeps the old certificate.
         fs::write(&own, "")?;
         sleep(Duration::from_millis(1100));
         ensure!(await_for("an answer", LIMIT, served)?.kvs[0].value == b"1");

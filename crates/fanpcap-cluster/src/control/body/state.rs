@@ -23,7 +23,8 @@ const MOST_AVPS: usize = 24_000;
 pub struct State {
     /// The term of the coordinator that wrote the state.
     pub term: Term,
-    /// The number of this state in that term: one more with each change, from a random number on.
+    /// The number of this state within its term. The first number of a term is random, and each
+    /// change of the state adds one.
     pub number: u32,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,

@@ -39,7 +39,8 @@ impl CoordinatorEnd {
     }
 
     /// A pause of the leader's own process does not count as silence of the nodes. Another
-    /// coordinator may lead by now, so the leader must hear the nodes again before it plans.
+    /// coordinator may lead by now, so the leader must hear its nodes again before it writes a
+    /// topology.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -79,9 +80,10 @@ impl CoordinatorEnd {
         !self.asking(now, self.settings.pulse).is_empty()
     }
 
-    /// Whether more nodes would be served if this standby led. This is so if the nodes that have
-    /// asked this standby for a while outnumber the nodes that it does not hear. So each change of
-    /// the leader serves more nodes than before, and two coordinators can't take turns in leading.
+    /// Whether this standby would serve more nodes than the present leader does. This is so if the
+    /// nodes that have asked this standby for a while outnumber the nodes that it does not hear. So
+    /// each such change of the leader increases the number of served nodes, and two coordinators
+    /// can't take turns in leading.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);
@@ -101,13 +103,15 @@ impl CoordinatorEnd {
     }
 
     /// The time at which a standby asks the nodes and coordinators to answer. A standby asks twice
-    /// before it becomes a candidate: a node that no longer hears the leader first asks the leader.
+    /// before it becomes a candidate, because a node that no longer hears the leader first asks
+    /// that leader.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
-    /// If no message has come for a while, asks the nodes and the refused machines to answer,
-    /// because there may be no standby that answers, and messages may be lost.
+    /// If no message has come for more than one pulse interval, asks the nodes and the refused
+    /// machines to answer. Pulses alone do not suffice, because there may be no standby that
+    /// answers them, and messages may be lost.
     pub(super) fn ask_nodes(&mut self, now: Duration) {
         let pulse = self.settings.pulse;
         let (touched, asked_at) = (self.election.touched, self.election.asked_at);

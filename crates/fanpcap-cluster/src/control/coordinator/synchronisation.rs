@@ -34,9 +34,10 @@ impl CoordinatorEnd {
     }
 
     /// Takes the active coordinator's state. If this coordinator knows a newer topology, it keeps
-    /// that topology and sends it to the leader, because perhaps no other process has it. Until the
-    /// leader has that topology too, the states of both have different numbers, and this
-    /// coordinator asks for the leader's state at each pulse.
+    /// that topology and sends it to the leader, because perhaps no other process has it. The
+    /// number of this coordinator's state then differs from the number of the leader's state. So at
+    /// each pulse, this coordinator asks for the leader's state, until the leader has the newer
+    /// topology.
     pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
         let own = std::mem::replace(&mut self.knowledge.state, state).topology;
         let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
@@ -64,7 +65,8 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_run = self.is_of_earlier_run(Some(revision));
             self.stand(now, revision, topology);
-            // Waits for nodes again: perhaps some nodes of this topology were not heard yet.
+            // Waits for nodes again, because this coordinator may not have heard all nodes of this
+            // topology yet.
             self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_run {
@@ -75,7 +77,7 @@ impl CoordinatorEnd {
 
     /// Notes that a node or a coordinator has a topology that this version can't read. When a
     /// leader first learns of such a topology, it resigns, because a standby may be able to read
-    /// the topology. It also resigns whenever another coordinator sends it the topology.
+    /// the topology. A leader also resigns each time another coordinator sends it such a topology.
     pub(super) fn hear_unreadable(&mut self, now: Duration, from: Peer, revision: Revision) {
         let is_new = Some(revision) > self.knowledge.unread;
         self.knowledge.unread = self.knowledge.unread.max(Some(revision));
@@ -88,7 +90,7 @@ impl CoordinatorEnd {
 
     /// Whether a topology's revision has this leader's term, although this leader did not write the
     /// topology. If so, an earlier process of this coordinator wrote the topology, and its file is
-    /// lost. Without another term, this coordinator could give two topologies the same revision.
+    /// lost. If this coordinator kept its term, it could give two topologies the same revision.
     pub(super) fn is_of_earlier_run(&self, revision: Option<Revision>) -> bool {
         let own = matches!((self.election.role, revision), (ElectionRole::Leading { leader, .. }, Some(of))
             if leader.term == Term::of(of));

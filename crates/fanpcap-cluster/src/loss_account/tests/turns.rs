@@ -15,9 +15,9 @@ fn ledger() -> Ledger {
     ledger
 }
 
-/// Gives the ledger a report of each node, made `seconds` after the begin. `nodes` has for each
-/// node: the packets of buckets 0 and 1 that it saw, the packets that it captured of its own
-/// bucket, and the second in which its last beacon came.
+/// Gives the ledger a report of each node, made `seconds` after the begin. `nodes` has four numbers
+/// of each node: how many packets of bucket 0 and of bucket 1 it saw, how many packets of its own
+/// bucket it captured, and the second in which its last beacon came.
 fn take<const NODES: usize>(ledger: &mut Ledger, seconds: u64, nodes: [[u64; 4]; NODES]) {
     for (node, [first, second, captured, beacon]) in nodes.into_iter().enumerate() {
         let seen = |bucket| match bucket {
@@ -65,9 +65,10 @@ fn a_node_that_lacked_a_packet_is_uncertain() {
 
 #[test]
 fn a_node_whose_port_was_blind_at_rest_is_uncertain_when_it_sees_again() {
-    // The port of node 1 is blind from second 4 to second 38. No packets are sent from second 6 to
-    // second 40. From second 40 to second 44, node 1 sees all packets, but it captures packets of
-    // node 0 instead of its own: it missed packets, and the next update comes in second 46.
+    // The port of node 1 delivers no packets from second 4 to second 38. No packets are sent from
+    // second 6 to second 40. From second 40 to second 44, node 1 sees all packets. The packets that
+    // it missed have shifted its turn, so until the update in second 46 it captures packets of node
+    // 0 instead of its own.
     for is_blind in [false, true] {
         let mut ledger = ledger();
         for seconds in 0..60u64 {
@@ -98,9 +99,10 @@ fn a_node_whose_port_was_blind_at_rest_is_uncertain_when_it_sees_again() {
 #[test]
 fn a_loss_below_one_that_was_forgotten_is_uncertain() {
     // The port of node 1 loses half of the packets of bucket 0. Then the port delivers each packet
-    // three times. The ledger does not use the node's counts in this time, because they exceed
-    // those of the other nodes. After a pause the verdict is sound again. Then the port loses one
-    // packet, and node 1 captures three packets that belong to node 0.
+    // three times. The ledger does not use the counts of node 1 while its port delivers packets
+    // three times, because they exceed the counts of the other nodes. After a pause of the traffic,
+    // the verdict on this port is sound again. Then the port loses one packet, and node 1 captures
+    // three packets that belong to node 0.
     let mut ledger = ledger();
     let (mut seen, mut other, mut doubles) = (0, 0, 0);
     for seconds in 0..140u64 {

@@ -56,7 +56,7 @@ impl AddAssign for Sums {
     }
 }
 
-/// Frames with these numbers: TCP and UDP over IPv4 and IPv6.
+/// Frames with these packet numbers: TCP and UDP over IPv4 and IPv6.
 pub(super) fn plain(numbers: Range<u64>) -> Result<Vec<Sent>> {
     let frames = Stage::frames(numbers)?.into_iter();
     let plain = |frame: traffic::Frame| Sent {

@@ -35,7 +35,8 @@ fn beacons_of_nodes_with_wrong_clocks_are_put_on_the_analyzers_clock() {
     }
 }
 
-/// So small a difference may also come from the transmission time of the reports.
+/// If a clock seems to be ahead by at most `SKEW`, it is not corrected, because the transmission
+/// time of reports can cause such a difference.
 #[test]
 fn a_clock_that_is_a_little_ahead_is_not_corrected() {
     let ahead = i64::try_from(SKEW).unwrap();
