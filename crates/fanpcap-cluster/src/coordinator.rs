@@ -21,8 +21,7 @@
 //! * While a live node announces capture mode, the topology has no filter: a node in capture mode
 //!   can't follow a topology with a filter.
 //! * If nodes may follow a newer topology that no coordinator has, the coordinator writes the
-//!   topology that it has again, with a greater revision. With a smaller revision, these nodes
-//!   would keep the lost topology.
+//!   topology that it has again, with a greater revision. Otherwise these nodes keep the lost one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -111,7 +110,6 @@ pub struct Step {
 #[derive(Debug)]
 pub struct Coordinator {
     timing: Timing,
-    /// The time of the last step.
     last: Option<Duration>,
     /// This coordinator's clock: the sum of the times between its steps, at most two ticks each.
     now: Duration,
@@ -329,8 +327,8 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // The topology gives weight 0 to a node that an earlier leader counted as dead. If this
-            // leader has seen no absence of the node, the node is a member without a hold-down.
+            // The topology gives weight 0 to a node that an earlier leader counted as dead. If the
+            // present leader saw no absence of the node, the node needs no hold-down.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));

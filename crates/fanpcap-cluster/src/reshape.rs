@@ -47,8 +47,7 @@ impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
     ///
     /// With [`Key::Packet`] and [`Key::Flow`], as few buckets as possible move. With the other
-    /// keys, the table is the one in DiCAP's paper, in which all nodes with a weight get equal
-    /// shares.
+    /// keys, the table is that of DiCAP's paper: nodes with a weight get equal shares.
     ///
     /// A member that has a slot keeps it. A newcomer gets the lowest free slot below [`NODES`], if
     /// any.
@@ -130,8 +129,7 @@ pub fn first(target: &ChangeTarget) -> Topology {
 ///
 /// Each bucket keeps its owner, except a bucket whose owner is dead and whose new owner already
 /// captures. The new owner becomes the owner of such a bucket, because otherwise no node might
-/// capture the bucket for a while. `follows` returns whether a node already captures as `current`
-/// says.
+/// capture the bucket for a while. `follows` says whether a node captures as `current` demands.
 pub fn begin(
     current: &Topology,
     target: &ChangeTarget,

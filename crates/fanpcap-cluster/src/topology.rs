@@ -25,8 +25,8 @@ pub const FILTER_CODE: usize = 1024;
 pub enum Phase {
     /// Each bucket has one owner.
     Stable,
-    /// A bucket that moves is captured by its old and its new owner. Both owners mark the bucket's
-    /// records as shared.
+    /// A bucket that moves is captured by its old and its new owner. Both mark its records as
+    /// shared.
     Union,
 }
 
@@ -48,8 +48,7 @@ pub struct Topology {
     pub epoch: u64,
     /// How packets are selected.
     pub selection: Selection,
-    /// The nodes, in the order of their slots. A node's index in this list is `Pi` in DiCAP's
-    /// paper.
+    /// The nodes, in the order of their slots. DiCAP's paper calls a node's index `Pi`.
     pub nodes: Vec<NodeEntry>,
     /// The owner of each bucket; in a union, the old owner.
     pub owners: Box<Owners>,

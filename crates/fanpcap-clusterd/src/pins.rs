@@ -15,9 +15,9 @@
 //! | `NETNS/IFINDEX.state` | the agent's state: see [`AgentState`] |
 //! | `mount/lock` | locked while an agent makes or removes its directories here |
 //!
-//! Before the link runs a BPF program, the program's maps are pinned under the BPF program's id.
-//! The agent finds them by the id of the BPF program that the link runs. So if an agent dies at any
-//! step, the link's maps are complete.
+//! Before the link runs a BPF program, its maps are pinned under the BPF program's id. The agent
+//! finds them by the id of the link's BPF program. So if an agent dies at any step, no map is
+//! missing.
 
 mod state;
 
@@ -85,8 +85,7 @@ impl DevicePins {
         let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
             let _ = directory.remove_file(OsStr::new(&name));
         })?;
-        // A failure is harmless: what agents left for devices that are gone only uses memory until
-        // the next boot.
+        // A failure is harmless: the pins of devices that are gone use memory until the next boot.
         let _ = remove_gone(&netns);
         Ok(Self {
             ifindex,
@@ -119,8 +118,7 @@ impl DevicePins {
     }
 
     /// The array with the BPF program that gets the node's packets. All BPF programs of the device
-    /// share this array. So the XDP engine's entry stays in the array when the selection's BPF
-    /// program is replaced.
+    /// share it, so the XDP engine's entry outlasts each BPF program.
     pub(crate) fn next(&self) -> Result<ObjectArray> {
         let next = match open(&self.pins, NEXT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -138,13 +136,11 @@ impl DevicePins {
         lock::is_byte_taken(&self.lock, TURN).context("asking for the engine's lock")
     }
 
-    /// Pins the BPF program with the id `program`, and its maps. Call this before a link runs the
-    /// BPF program.
+    /// Pins the BPF program with the id `program` and its maps. Call this before a link runs it.
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
         let set = make(&self.pins, &program.to_string())?;
         for (name, object) in objects {
-            // A pin of this name may exist, because the kernel may give a new BPF program the id of
-            // a removed one.
+            // An old pin may exist, because the kernel gives ids of removed BPF programs again.
             let _ = set.remove_file(OsStr::new(name));
             pin(&set, name, *object)?;
         }
@@ -165,8 +161,7 @@ impl DevicePins {
         }
     }
 
-    /// Removes all pins. The link goes first, so that the device passes packets of other nodes
-    /// again.
+    /// Removes all pins, the link first, so that the device passes other nodes' packets again.
     pub(crate) fn remove(&self) -> Result<()> {
         self.remove_pins()?;
         let name = selection::pins(&self.netns, self.ifindex);
@@ -373,7 +368,6 @@ fn unmount_if_empty(cluster: &Directory) -> Result<()> {
 const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Maximum length of a state file.
 const STATE_LEN_MAX: u64 = 1 << 16;
 
 fn state_name(ifindex: u32) -> String {

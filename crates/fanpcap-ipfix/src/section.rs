@@ -35,8 +35,7 @@ pub(crate) fn of(frame: &[u8]) -> &[u8] {
     &frame[..frame.len().min(max)]
 }
 
-/// The length of a record in bytes, if `section` is the beginning of the packet's frame in the
-/// record.
+/// The length of a record in bytes; `section` is the part of the frame that the record has.
 pub(crate) fn len(section: &[u8]) -> usize {
     SECTION.fixed_len() + prefix_len(section.len()) + section.len()
 }

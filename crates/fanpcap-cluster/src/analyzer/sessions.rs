@@ -33,8 +33,8 @@ impl Analyzer {
     }
 
     /// The time before which all packets of the node have come or are lost, except packets that its
-    /// CPUs read out of order. The time is in nanoseconds since 1970 by the node's clock; `None` if
-    /// the node has no session.
+    /// CPUs read out of order. Nanoseconds since 1970 by the node's clock; `None` without a
+    /// session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {
         let stream = self.newest(node, boot)?;
         Some(stream.heard.saturating_add_signed(stream.ahead))

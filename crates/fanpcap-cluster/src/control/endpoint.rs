@@ -63,13 +63,11 @@ struct Association {
     said: u64,
     /// A number from which we compute the tokens for the peer's next sessions.
     generation: u64,
-    /// The session in the peer's last challenge, until a message of the peer confirms this session;
-    /// 0 if no session waits for this.
+    /// The session in the peer's last challenge, until a message confirms this session; then 0.
     begun: u64,
     /// The token that the peer gave us: our messages to the peer must have it.
     offered: u64,
-    /// The sequence number of our last message that the peer challenged, and the time of that
-    /// challenge.
+    /// The number of our last message that the peer challenged, and the challenge's time.
     challenged: (u64, Option<Duration>),
     assemblies: BTreeMap<Kind, Assembly>,
     used: u64,
@@ -121,9 +119,9 @@ impl Endpoint {
         self.me
     }
 
-    /// A random number with which the numbers of this process's revisions and states begin, so that
-    /// two processes of one participant give different numbers. It has 31 bits, so that counts fit
-    /// into 32 bits.
+    /// The random number with which this process begins to count revisions and states, so that two
+    /// processes of one participant count differently. It has 31 bits, so that counts fit into 32
+    /// bits.
     pub(super) fn begin(&self) -> u32 {
         u32::try_from(self.session >> 33).unwrap_or(0)
     }
@@ -169,8 +167,7 @@ impl Endpoint {
     /// The datagrams with `body` for the peer `to`. `to` is `None` if the receiver is not known.
     ///
     /// `transfer` is the number of the list in `body`. The receiver joins datagrams with the same
-    /// number. The number grows with each new list of a type, and stays the same when a list is
-    /// sent again.
+    /// number. It grows with each new list of a type, but not when a list is sent again.
     pub fn seal(&mut self, to: Option<Peer>, body: &Body, transfer: u32) -> Vec<Vec<u8>> {
         let messages = divide(body.kind(), &body.list(), transfer);
         messages
@@ -207,7 +204,6 @@ impl Endpoint {
         envelope.seal(self.cluster, &self.keys)
     }
 
-    /// The token for one of the peer's sessions.
     fn token(&self, peer: Peer, session: u64, generation: u64) -> u64 {
         let mut mac = mac(&self.secret, &[peer.role as u8]);
         mac.update(&peer.id.to_be_bytes());
@@ -237,8 +233,7 @@ impl Endpoint {
             return Ok(Incoming::Nothing);
         }
         if envelope.version > self.version {
-            // The challenge has our version. A sender of a later version then changes to our
-            // version.
+            // The challenge has our version. A sender of a later version then adopts this version.
             return Ok(Incoming::Answer(self.challenge(&envelope)));
         }
         if envelope.version + 1 < self.version {
@@ -363,7 +358,6 @@ impl Endpoint {
         Ok(Incoming::Challenged(envelope.sender))
     }
 
-    /// The challenge for a message.
     fn challenge(&mut self, envelope: &Envelope) -> Vec<u8> {
         let peer = envelope.sender;
         let with = self.peers.get(&peer);

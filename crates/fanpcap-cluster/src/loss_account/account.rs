@@ -32,7 +32,7 @@ pub struct NodeAccount {
     /// Packets lost before the node's port. The losses of a bucket are added to this number only
     /// when the bucket's traffic stops, because they are not certain before.
     pub mirror: i64,
-    /// Packets that the node selected, and that were lost because the node's ring buffer was full.
+    /// Packets that the node selected and that were lost because its ring buffer was full.
     pub ring: u64,
     /// Packets that reached the node's port.
     pub seen: u64,
@@ -51,8 +51,7 @@ pub struct Account {
     pub nodes: Vec<NodeAccount>,
     /// The history of each port that ever had a bad verdict, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that a node selected, and that were lost because the node's ring buffer was full.
-    /// For a dead node, the number in its last report counts.
+    /// Packets lost in nodes' full ring buffers; for a dead node, the number in its last report.
     pub ring: u64,
     /// When the account begins, in nanoseconds since 1970.
     pub since: u64,

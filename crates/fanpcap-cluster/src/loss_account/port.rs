@@ -31,21 +31,18 @@ pub(super) struct Port {
     old: Box<[i64; BUCKETS]>,
     /// When the port was last judged and was not lossy, or when losses were last noted as old.
     noted: u64,
-    /// `lacking` when losses were last noted as old, plus the later losses of buckets whose traffic
-    /// has stopped since.
+    /// `lacking` when losses were last noted as old, plus later losses of buckets that have
+    /// stopped.
     rested: i64,
-    /// Packets that the port certainly lost in this run, without those noted as old. This number
-    /// never falls.
+    /// Packets that the port certainly lost, without those noted as old. This number never falls.
     lacking: i64,
     /// Earlier values of `lacking`, the newest last.
     samples: VecDeque<Sample>,
-    /// Of a million packets offered in the last five minutes, how many the port lost; 0 if the port
-    /// is not lossy.
+    /// Lost packets in a million, for the last five minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// Packets that the port certainly lost in this run, with those noted as old. This number never
-    /// falls.
+    /// Packets that the port certainly lost, also those noted as old. This number never falls.
     in_all: i64,
-    /// How many of the packets in `in_all` earlier calls of [`Port::take_new`] have returned.
+    /// The value of `in_all` when [`Port::take_new`] was last called.
     in_history: i64,
 }
 
@@ -54,7 +51,6 @@ pub(super) struct Port {
 struct Sample {
     time: u64,
     lacking: i64,
-    /// Packets offered to the cluster in total.
     offered: i64,
 }
 
@@ -116,8 +112,8 @@ impl Port {
         }
     }
 
-    /// Returns how many of a million packets offered in the last five minutes the port lost; 0 if
-    /// the port is not lossy.
+    /// Returns the lost packets in a million, for the last five minutes; 0 if the port is not
+    /// lossy.
     fn recent(&mut self, now: Sample) -> u32 {
         let is_old = |sample: &Sample| sample.time.saturating_add(RECENT) < now.time;
         while self.samples.len() > 1 && self.samples.front().is_some_and(is_old) {
@@ -139,8 +135,7 @@ impl Port {
         }
     }
 
-    /// Returns how many packets the port certainly lost, without those that earlier calls have
-    /// returned.
+    /// Returns how many packets the port certainly lost since the last call.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

@@ -69,7 +69,6 @@ struct OpenFile {
     path: PathBuf,
     since: u64,
     bytes: u64,
-    /// Whether the file has no packet yet.
     is_empty: bool,
     interfaces: BTreeMap<(NodeId, Revision, u16), u32>,
 }
@@ -124,15 +123,13 @@ impl Files {
         }
     }
 
-    /// Writes the collected packets. Begins another file if the current file has reached its
-    /// maximum size or time.
+    /// Writes the collected packets. Begins another file at the maximum size or time.
     pub(super) fn flush(&mut self, now: u64) {
         let Some(open) = &mut self.open else {
             return;
         };
         let bytes = open.bytes + self.buffer.len() as u64;
-        // An error is not reported here: if the directory can't be read, the next file can't be
-        // begun either, and that error is reported.
+        // If the directory can't be read, beginning the next file fails too, and reports the error.
         let _ = self.kept.during_file((&open.path, bytes), now);
         let written = loop {
             match open.file.write_all_at(&self.buffer, open.bytes) {

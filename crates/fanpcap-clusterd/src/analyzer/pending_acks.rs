@@ -11,15 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// Acknowledgements, by the output count of the analyzer at which they are due. An
-    /// acknowledgement has a connection's `lacks`, which is the number of the first batch without
-    /// acknowledgement, and the value that `lacks` gets then.
+    /// Acknowledgements, by the output count of the analyzer at which they are due. Each has a
+    /// connection's `lacks` (its first batch without acknowledgement), and the value that `lacks`
+    /// gets then.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 
 impl PendingAcks {
-    /// Acknowledges the batch `sequence` and all earlier batches of its connection when the
-    /// analyzer's output count reaches `due`.
+    /// Acknowledges the connection's batches up to `sequence` when the output count reaches `due`.
     pub(super) fn add(&mut self, due: u64, lacks: &Arc<AtomicU64>, sequence: u64) {
         let ack = (Arc::clone(lacks), sequence.saturating_add(1));
         self.waiting.entry(due).or_default().push(ack);

@@ -21,8 +21,7 @@ pub(super) enum Reason {
     Key = 2,
     /// One side refuses the other side's certificate, or the other side has none.
     Certificate = 3,
-    /// Too many connections had not proven to come from a node, so this one was ended in favour of
-    /// a newer one.
+    /// Too many connections had not proven to come from a node, so a newer one replaced this one.
     Unproven = 4,
     /// There are too many connections that have proven to be nodes' connections.
     Full = 5,
@@ -62,7 +61,6 @@ impl Ended {
         Self::Refused(Reason::Unreadable, format!("it can't be read: {error}"))
     }
 
-    /// There are too many connections that have proven nothing.
     pub(super) fn unproven() -> Self {
         let why = format!(
             "{UNPROVEN} connections had not proven to be a node's: for each new one, the oldest \
@@ -71,7 +69,6 @@ impl Ended {
         Self::Refused(Reason::Unproven, why)
     }
 
-    /// There are too many connections of nodes.
     pub(super) fn full() -> Self {
         let why = format!(
             "{PROVEN} connections of nodes are open: for each new one, the oldest one of the \
@@ -116,7 +113,6 @@ impl Ended {
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     connections: AtomicU64,
-    /// Connections that were ended, by reason.
     reasons: [AtomicU64; Reason::NAMES.len()],
 }
 

@@ -50,8 +50,7 @@ impl Status {
         self.ages.iter().copied().filter(|(_, age)| *age > LACKING)
     }
 
-    /// How many records were lost between the nodes and the analyzer: in total, and for each live
-    /// node with losses.
+    /// Records lost between nodes and analyzer: in total, and for each live node with losses.
     fn export(&self) -> String {
         let mut text = self.counters.export_lost.to_string();
         let nodes = self.missing.iter().filter(|(_, lost)| **lost > 0);

@@ -39,8 +39,7 @@ impl CoordinatorEnd {
     }
 
     /// A pause of the leader's own process does not count as silence of the nodes. Another
-    /// coordinator may lead by now, so the leader must hear its nodes again before it writes a
-    /// topology.
+    /// coordinator may lead by now, so the leader must hear nodes before it writes again.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -82,8 +81,8 @@ impl CoordinatorEnd {
 
     /// Whether this standby would serve more nodes than the present leader does. This is so if the
     /// nodes that have asked this standby for a while outnumber the nodes that it does not hear. So
-    /// each such change of the leader increases the number of served nodes, and two coordinators
-    /// can't take turns in leading.
+    /// each such change serves more nodes than before, and two coordinators can't take turns in
+    /// leading.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);
@@ -109,9 +108,8 @@ impl CoordinatorEnd {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
-    /// If no message has come for more than one pulse interval, asks the nodes and the refused
-    /// machines to answer. Pulses alone do not suffice, because there may be no standby that
-    /// answers them, and messages may be lost.
+    /// If no message has come since the last pulse, asks the nodes and the refused machines to
+    /// answer. There may be no standby that answers pulses, and messages may be lost.
     pub(super) fn ask_nodes(&mut self, now: Duration) {
         let pulse = self.settings.pulse;
         let (touched, asked_at) = (self.election.touched, self.election.asked_at);

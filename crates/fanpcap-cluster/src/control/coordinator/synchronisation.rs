@@ -35,9 +35,8 @@ impl CoordinatorEnd {
 
     /// Takes the active coordinator's state. If this coordinator knows a newer topology, it keeps
     /// that topology and sends it to the leader, because perhaps no other process has it. The
-    /// number of this coordinator's state then differs from the number of the leader's state. So at
-    /// each pulse, this coordinator asks for the leader's state, until the leader has the newer
-    /// topology.
+    /// number of this coordinator's state then differs from the number of the leader's state. So
+    /// this coordinator asks for that state at each pulse, until the leader has the newer topology.
     pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
         let own = std::mem::replace(&mut self.knowledge.state, state).topology;
         let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
@@ -65,8 +64,8 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_run = self.is_of_earlier_run(Some(revision));
             self.stand(now, revision, topology);
-            // Waits for nodes again, because this coordinator may not have heard all nodes of this
-            // topology yet.
+            // Waits for nodes again, because some nodes of this topology may not have been heard
+            // yet.
             self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_run {
