@@ -102,7 +102,7 @@ impl Story {
     fn drain(&mut self) -> Result<String> {
         self.stage.drain(id(0))?;
         self.await_owners(&[id(0)])?;
-        Ok(format!("node {} has no packets any more", id(0)))
+        Ok(format!("node {} has no buckets any more", id(0)))
     }
 
     fn kill_etcd(&mut self) -> Result<String> {

@@ -263,12 +263,12 @@ fn outcomes(status: &Status) -> [Metric; 9] {
         ),
         (
             "fanpcap_analyzer_foreign_records_total",
-            "Records of buckets that the node did not have by its own topology.",
+            "Records whose topology does not give the bucket to the node.",
             counters.foreign,
         ),
         (
             "fanpcap_analyzer_unknown_records_total",
-            "Records by a topology that the cluster never had.",
+            "Records that name a topology that the cluster never had.",
             counters.unknown,
         ),
         (

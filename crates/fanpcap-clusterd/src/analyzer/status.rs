@@ -119,7 +119,7 @@ impl Status {
             ),
             (
                 counters.hurried,
-                "milliseconds of records were sorted too early: '--memory' is too small",
+                "milliseconds of records waited too briefly to be sorted, because '--memory' is too small",
             ),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);

@@ -123,7 +123,7 @@ fn path(text: &str) -> Result<PathBuf, Fault> {
         return Ok(path);
     }
     let message = format!("{} is no absolute path", quote(text));
-    Err(fault(message, "write the path from / on"))
+    Err(fault(message, "write a path that begins with /"))
 }
 
 /// Parses a time such as `250ms` or `5s`.
