@@ -20,8 +20,8 @@
 //! * If no live node has a weight, nothing changes.
 //! * While a live node announces capture mode, the topology has no filter: a node in capture mode
 //!   can't follow a topology with a filter.
-//! * If nodes may follow a newer topology that no coordinator has, the coordinator writes the
-//!   topology that it has again, with a greater revision. Otherwise these nodes keep the lost one.
+//! * If nodes may follow a newer topology that no coordinator has, the coordinator writes its
+//!   topology again, with a greater revision. Otherwise these nodes would keep the lost topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -25,8 +25,7 @@ pub const FILTER_CODE: usize = 1024;
 pub enum Phase {
     /// Each bucket has one owner.
     Stable,
-    /// A bucket that moves is captured by its old and its new owner. Both mark its records as
-    /// shared.
+    /// While a bucket moves, its old and its new owner capture it and mark its records as shared.
     Union,
 }
 

@@ -118,7 +118,7 @@ impl DevicePins {
     }
 
     /// The array with the BPF program that gets the node's packets. All BPF programs of the device
-    /// share it, so the XDP engine's entry outlasts each BPF program.
+    /// share this array, so the XDP engine's entry outlasts them.
     pub(crate) fn next(&self) -> Result<ObjectArray> {
         let next = match open(&self.pins, NEXT) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -140,7 +140,7 @@ impl DevicePins {
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
         let set = make(&self.pins, &program.to_string())?;
         for (name, object) in objects {
-            // An old pin may exist, because the kernel gives ids of removed BPF programs again.
+            // An old pin may exist, because the kernel reuses the ids of removed BPF programs.
             let _ = set.remove_file(OsStr::new(name));
             pin(&set, name, *object)?;
         }
@@ -161,7 +161,7 @@ impl DevicePins {
         }
     }
 
-    /// Removes all pins, the link first, so that the device passes other nodes' packets again.
+    /// Removes all pins. Without the link, the device passes other nodes' packets again.
     pub(crate) fn remove(&self) -> Result<()> {
         self.remove_pins()?;
         let name = selection::pins(&self.netns, self.ifindex);

@@ -65,9 +65,9 @@ struct Association {
     generation: u64,
     /// The session in the peer's last challenge, until a message confirms this session; then 0.
     begun: u64,
-    /// The token that the peer gave us: our messages to the peer must have it.
+    /// The token that the peer gave us. Our messages to the peer must have this token.
     offered: u64,
-    /// The number of our last message that the peer challenged, and the challenge's time.
+    /// The sequence number of our last challenged message, and when the peer challenged it.
     challenged: (u64, Option<Duration>),
     assemblies: BTreeMap<Kind, Assembly>,
     used: u64,

@@ -14,7 +14,7 @@ pub struct BucketAccount {
     pub captured: Span,
     /// Packets that a second node captured.
     pub doubles: Span,
-    /// Doubles of which the analyzer delivered both copies, because it did not remove one.
+    /// Doubles that the analyzer did not remove, so that it delivered both copies.
     pub kept: Span,
     /// Captured packets that an analyzer refused, because another node had the bucket.
     pub refused: Span,

@@ -31,8 +31,8 @@ pub(super) struct Port {
     old: Box<[i64; BUCKETS]>,
     /// When the port was last judged and was not lossy, or when losses were last noted as old.
     noted: u64,
-    /// `lacking` when losses were last noted as old, plus later losses of buckets that have
-    /// stopped.
+    /// The value of `lacking` when losses were last noted as old, plus the later losses of buckets
+    /// whose traffic has stopped.
     rested: i64,
     /// Packets that the port certainly lost, without those noted as old. This number never falls.
     lacking: i64,
@@ -40,13 +40,13 @@ pub(super) struct Port {
     samples: VecDeque<Sample>,
     /// Lost packets in a million, for the last five minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// Packets that the port certainly lost, also those noted as old. This number never falls.
+    /// Packets that the port certainly lost, including those noted as old. This number never falls.
     in_all: i64,
     /// The value of `in_all` when [`Port::take_new`] was last called.
     in_history: i64,
 }
 
-/// How many packets the port had lost, and how many the cluster had been offered, at a time.
+/// How many packets the port had lost, and how many the cluster had been offered, by `time`.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: u64,
@@ -68,8 +68,8 @@ impl Port {
         }
     }
 
-    /// Forgets the samples, because the ledger does not use the node's counts now. Losses before
-    /// the ledger uses these counts again stay unknown.
+    /// Forgets the samples, because the ledger does not use the node's counts now. Losses that
+    /// happen before the ledger uses the counts again stay unknown.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
         self.rested = self.lacking;
@@ -135,7 +135,7 @@ impl Port {
         }
     }
 
-    /// Returns how many packets the port certainly lost since the last call.
+    /// Returns the number of certain losses that were added since the last call.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

@@ -123,7 +123,8 @@ impl Files {
         }
     }
 
-    /// Writes the collected packets. Begins another file at the maximum size or time.
+    /// Writes the collected packets. When the file has its maximum size or age, begins another
+    /// file.
     pub(super) fn flush(&mut self, now: u64) {
         let Some(open) = &mut self.open else {
             return;

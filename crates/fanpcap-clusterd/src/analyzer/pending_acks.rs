@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Batches that have not been acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PendingAcks {
-    /// Acknowledgements, by the output count of the analyzer at which they are due. Each has a
-    /// connection's `lacks` (its first batch without acknowledgement), and the value that `lacks`
-    /// gets then.
+    /// Acknowledgements, by the output count of the analyzer at which they are due. Each
+    /// acknowledgement has a connection's `lacks` (the first batch without acknowledgement), and
+    /// the value that `lacks` gets then.
     waiting: BTreeMap<u64, Vec<(Arc<AtomicU64>, u64)>>,
 }
 

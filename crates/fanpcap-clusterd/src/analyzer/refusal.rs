@@ -130,7 +130,7 @@ impl Refused {
         Reason::NAMES.into_iter().zip(counts).collect()
     }
 
-    /// Counts an ended connection. Of each reason, reports the first, second, fourth, eighth
+    /// Counts an ended connection. For each reason, reports the first, second, fourth, eighth
     /// refusal and so on.
     pub(super) fn count(&self, ended: &Ended, from: SocketAddr) {
         let Ended::Refused(reason, why) = ended else {

@@ -81,8 +81,8 @@ impl CoordinatorEnd {
 
     /// Whether this standby would serve more nodes than the present leader does. This is so if the
     /// nodes that have asked this standby for a while outnumber the nodes that it does not hear. So
-    /// each such change serves more nodes than before, and two coordinators can't take turns in
-    /// leading.
+    /// the number of served nodes grows with each change of the leader, and two coordinators can't
+    /// take turns in leading.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);

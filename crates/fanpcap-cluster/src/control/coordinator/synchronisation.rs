@@ -36,7 +36,8 @@ impl CoordinatorEnd {
     /// Takes the active coordinator's state. If this coordinator knows a newer topology, it keeps
     /// that topology and sends it to the leader, because perhaps no other process has it. The
     /// number of this coordinator's state then differs from the number of the leader's state. So
-    /// this coordinator asks for that state at each pulse, until the leader has the newer topology.
+    /// this coordinator asks for the leader's state at each pulse, until the leader has the newer
+    /// topology.
     pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
         let own = std::mem::replace(&mut self.knowledge.state, state).topology;
         let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
