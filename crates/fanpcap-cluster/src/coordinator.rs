@@ -8,18 +8,18 @@
 //! The rules:
 //!
 //! * A change begins with a union. It ends with a stable topology, once all nodes that get buckets
-//!   have captured by the union's topology for [`Timing::dwell`]. Dead nodes get no buckets: a
-//!   death is a separate change. A living node that does not answer keeps the union open.
+//!   have captured by the union's topology for [`Timing::dwell`]. If a node dies, a separate change
+//!   takes its buckets away. A living node that does not answer keeps the union open.
 //! * A change during a union gives the union another target. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
 //! * When more than a third of the nodes, and at least two, disappear within [`Timing::lease`],
-//!   none of them counts as dead: more likely, the engine has lost contact. This mass absence ends
-//!   when enough of the nodes are back, or when the operator drains them. If the engine hears at
-//!   least half of all nodes, the mass absence also ends after [`Timing::outlast`].
+//!   none of them counts as dead, because more likely the engine has lost contact. This mass
+//!   absence ends when enough of the nodes are back, or when the operator drains them. If the
+//!   engine hears at least half of all nodes, the mass absence also ends after [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * If no live node has a weight, nothing changes.
-//! * While a live node announces capture mode, the topology has no filter: a node in capture mode
-//!   can't follow a topology with a filter.
+//! * While a live node announces capture mode, the topology has no filter, because a node in
+//!   capture mode can't follow a topology with a filter.
 //! * If nodes may follow a newer topology that no coordinator has, the coordinator writes its
 //!   topology again, with a greater revision. Otherwise these nodes would keep the lost topology.
 
@@ -102,7 +102,7 @@ pub struct Write {
 pub struct Step {
     /// The topology to write, if any. Later steps return it again until the engine's view has it.
     pub write: Option<Write>,
-    /// Conditions that hold since this step.
+    /// Conditions that begin to hold with this step.
     pub notes: Vec<Condition>,
 }
 
@@ -162,7 +162,8 @@ impl Coordinator {
         Step { write, notes }
     }
 
-    /// Forgets what this coordinator saw as the leader: a standby does not see which nodes live.
+    /// Forgets what this coordinator saw as the leader, because a standby does not see which nodes
+    /// live.
     fn stand_by(&mut self) {
         self.leads = None;
         self.presences = SeenNodes::default();

@@ -1,8 +1,8 @@
 //! The interface of coordination engines to nodes, coordinators and operators' commands.
 //!
-//! If an engine is out of reach, its methods return no error: nodes keep capturing as before. A
-//! method fails only if waiting does not help: for example a wrong key, a missing permission, or a
-//! mistake in the settings.
+//! If an engine is out of reach, its methods return no error, because nodes keep capturing as
+//! before. A method fails only if waiting does not help: for example a wrong key, a missing
+//! permission, or a mistake in the settings.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ pub trait NodeSide {
     /// acknowledgement until the coordinator has received it.
     fn acknowledge(&mut self, revision: Revision);
 
-    /// How many control messages were refused for a wrong key or seal: they may be forged. Always 0
-    /// for engines without keys of their own.
+    /// How many control messages were refused for a wrong key or seal. Such messages may be forged.
+    /// Always 0 for engines without keys of their own.
     fn forged(&self) -> u64 {
         0
     }

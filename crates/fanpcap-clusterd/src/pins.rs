@@ -345,7 +345,7 @@ fn place(name: &str) -> Result<Directory> {
     }
     let done = bpf_fs::mount(&own);
     done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
-    // `mount` still refers to the directory without the mount, so the path is opened again.
+    // `mount` still refers to the directory below the mount, so the path is opened again.
     make(&private(BPF)?.0, name)
 }
 

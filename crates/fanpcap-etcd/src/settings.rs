@@ -91,8 +91,8 @@ pub struct Limits {
     pub attempt: Duration,
     /// The limit for one call, over all endpoints.
     pub call: Duration,
-    /// The longest wait for an event of a watch. After this time the watch continues on a new
-    /// connection: a stopped member of etcd keeps connections open and sends nothing.
+    /// The longest wait for an event of a watch. After this time, the watch continues on a new
+    /// connection, because a stopped member of etcd keeps connections open and sends nothing.
     pub quiet: Duration,
 }
 
@@ -113,7 +113,7 @@ pub struct Settings {
     /// etcd's members. The first call begins with the first endpoint.
     pub endpoints: Vec<Endpoint>,
     /// The client's user; `None` if etcd has no authentication. Client certificates do not replace
-    /// the user: etcd's gateway ignores the user that a certificate names.
+    /// the user, because etcd's gateway ignores the user that a certificate names.
     pub credentials: Option<Credentials>,
     /// The files for `https` endpoints.
     pub tls: Option<TlsFiles>,

@@ -1,8 +1,9 @@
 //! The pcapng files that an analyzer writes one after the other; the oldest are removed.
 //!
 //! Whole blocks are written, so that a file is valid even if the analyzer is killed. Only the last
-//! packet may be cut off: the next analyzer writes it again. When the disk is full and no old file
-//! may be removed, packets are counted and not written. A new file begins as soon as there is room.
+//! packet may be cut off. The next analyzer writes this packet again. When the disk is full and no
+//! old file may be removed, packets are counted and not written. A new file begins as soon as there
+//! is room.
 
 mod kept;
 mod compressor;

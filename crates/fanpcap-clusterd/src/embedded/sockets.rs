@@ -22,7 +22,7 @@ pub(super) struct ControlSockets {
     /// A socket that listens to a multicast group.
     group: Option<UdpSocket>,
     began: Instant,
-    /// Datagrams that could not be sent. This is harmless: the protocol repeats important messages.
+    /// Datagrams that could not be sent. The protocol repeats important messages.
     unsent: u64,
 }
 

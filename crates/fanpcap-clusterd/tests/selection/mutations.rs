@@ -29,7 +29,8 @@ fn mutant(object: &Object, at: usize) -> Option<Object> {
     Some(mutant)
 }
 
-/// Whether the comparison with user space finds the mutant; `None` if the kernel refuses it.
+/// Whether the comparison with user space finds the mutant; `None` if the kernel refuses the
+/// mutant.
 fn is_found(mutant: &Object, program: &Program, events: &[Event], device: u32) -> Option<bool> {
     let kernel = Selector::load_object(mutant, program, 0).ok()?;
     let mut both = Both::new(kernel, program);

@@ -124,7 +124,8 @@ fn both_sides_prove_who_they_are_and_new_certificates_are_taken() -> Result<()> 
         // does not trust.
         let own = authority.file("stranger");
         let stranger = Client::new(&settings(&etcd, &ca, &own)?)?;
-        // Any error will do: the member's TLS alert may be lost when it closes the connection.
+        // Any error is accepted, because the member's TLS alert may be lost when the member closes
+        // the connection.
         ensure!(stranger.range(&key).is_err());
         let trusts_other = Client::new(&settings(&etcd, &other, &node)?)?;
         let refused = trusts_other.range(&key);

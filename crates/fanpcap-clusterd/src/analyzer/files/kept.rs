@@ -240,7 +240,7 @@ pub(super) fn parts(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The files of a directory whose names satisfy `is_one`, in the order of their names. Links and
-/// pipes are left out: an analyzer makes none, and opening a pipe would wait for a writer.
+/// pipes are left out, because an analyzer makes none, and opening a pipe would wait for a writer.
 fn files(directory: &Path, is_one: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
