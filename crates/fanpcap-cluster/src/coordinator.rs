@@ -53,8 +53,9 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// that announces the union's topology reaches the nodes through the mirror port.
 const UPDATE: Duration = Duration::from_secs(2);
 
-/// The time from the end of an absent node's lease until the node loses its buckets. Nodes whose
-/// leases end within this time are judged together, because the engine may have lost all of them.
+/// The time between the end of an absent node's lease and the loss of this node's buckets. Nodes
+/// whose leases end within this time are judged together, because the engine may have lost all of
+/// them.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// A union that lasts longer than this is reported.

@@ -255,7 +255,7 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
 /// How packets are selected in the topology after `current`. If the selection key stays the same,
 /// the hash keeps its initial value, because another coordinator may have chosen another random
 /// value. While the nodes change to another selection key one after the other, packets are missed
-/// and doubled. So the selection key never changes during a union.
+/// and doubled. So the key changes only if `current` is stable, and never during a union.
 fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,

@@ -32,8 +32,8 @@ pub trait NodeSide {
         0
     }
 
-    /// Reads the keys again from the files that the settings name now. Engines without keys of
-    /// their own do nothing. If a key can't be read, the old keys stay.
+    /// Reads the keys again from the files that the settings name now. An engine without its own
+    /// keys does nothing. If a key can't be read, the old keys stay.
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }
@@ -42,7 +42,7 @@ pub trait NodeSide {
 /// A coordination engine as used by a coordinator.
 pub trait CoordinatorSide {
     /// Waits at most `wait` for changes and returns the engine's present view. If the engine is out
-    /// of reach, this is no error, but the view says that this coordinator does not lead.
+    /// of reach, `poll` returns no error, but a view in which this coordinator does not lead.
     fn poll(&mut self, wait: Duration) -> anyhow::Result<&View>;
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still has revision
@@ -68,8 +68,8 @@ pub trait CoordinatorSide {
         Vec::new()
     }
 
-    /// Reads the keys again from the files that the settings name now. Engines without keys of
-    /// their own do nothing. If a key can't be read, the old keys stay.
+    /// Reads the keys again from the files that the settings name now. An engine without its own
+    /// keys does nothing. If a key can't be read, the old keys stay.
     fn reload(&mut self, _conf: &Conf) -> anyhow::Result<()> {
         Ok(())
     }

@@ -236,7 +236,8 @@ impl DevicePins {
 impl Drop for DevicePins {
     fn drop(&mut self) {
         if !self.is_over {
-            // If this agent never selected packets, it leaves no files. Otherwise, its pins stay.
+            // If this agent never selected packets, it leaves no files. If this agent has selected
+            // packets, its pins stay.
             let _ = self.clear_if_empty();
         }
     }

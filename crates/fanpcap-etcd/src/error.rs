@@ -116,7 +116,8 @@ pub enum SetupError {
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
     Pem(PathBuf, &'static str),
-    /// The second file's key is of unknown type, or does not match the first file's certificate.
+    /// The second file's key does not match the certificate in the first file, or has an unknown
+    /// type.
     Pair(PathBuf, PathBuf),
 }
 

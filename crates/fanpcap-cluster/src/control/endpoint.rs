@@ -42,7 +42,7 @@ pub enum Incoming {
     Nothing,
     /// The leader that a message names. The message's seal is valid, but the message may be old.
     Hint(Leader),
-    /// The peer did not accept our last message, but will accept it if we send it again now.
+    /// The peer refused our last message, but will accept the same message if we send it again now.
     Challenged(Peer),
     /// This peer has just sent an unreadable topology of this revision ([`Cause::Body`]).
     Unreadable(Peer, Revision),

@@ -16,7 +16,7 @@ pub struct BucketAccount {
     pub doubles: Span,
     /// Doubles that the analyzer did not remove, so that it delivered both copies.
     pub kept: Span,
-    /// Captured packets that an analyzer refused, because another node had the bucket.
+    /// Captured packets that an analyzer refused, because another node owned their bucket.
     pub refused: Span,
     /// Packets that no node captured for the cluster.
     pub lost: Span,

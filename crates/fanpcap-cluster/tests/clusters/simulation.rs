@@ -97,7 +97,8 @@ impl StoreSimulation {
         simulation
     }
 
-    /// Returns the run for the proof. Each topology is in force until the next one is written.
+    /// Returns the run for the proof. In the proof, each topology is in force until the next
+    /// topology is written.
     pub(crate) fn judged(&self) -> Run<'_> {
         let history = self.store.history.iter();
         let topologies: Vec<&Topology> = history.map(|(_, _, topology)| &**topology).collect();

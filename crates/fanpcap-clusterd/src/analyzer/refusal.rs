@@ -47,7 +47,7 @@ impl Reason {
 pub(super) enum Ended {
     /// The connection broke, or took too long.
     Broken,
-    /// The connection was refused: the reason, and a description of the reason.
+    /// The connection was refused for this reason, which the text describes.
     Refused(Reason, String),
 }
 

@@ -34,9 +34,9 @@ pub(crate) enum Type {
     Devices,
     Text,
     Path,
-    /// A number between these two numbers.
+    /// A number with this minimum and this maximum.
     Number(u32, u32),
-    /// A time in milliseconds, between these two times.
+    /// A time with this minimum and this maximum, in milliseconds.
     Time(u32, u32),
     /// A word of this list.
     Choice(&'static [&'static str]),

@@ -177,8 +177,8 @@ fn replace(stage: &mut Stage, second: Second) -> Result<Second> {
     Ok(second)
 }
 
-/// Sends packets between two pauses. Both analyzers must know exactly how many packets came, even
-/// the analyzer that was started again.
+/// Sends packets between two pauses. Both analyzers, also the restarted one, must know exactly how
+/// many packets came.
 fn go_on(stage: &mut Stage) -> Result<()> {
     let (before, sent) = (await_rest(stage)?, stage.sent);
     stage.send_for(BEFORE)?;

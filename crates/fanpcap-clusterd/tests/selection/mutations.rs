@@ -39,7 +39,7 @@ fn is_found(mutant: &Object, program: &Program, events: &[Event], device: u32) -
     Some(!agrees || both.counters().is_err() || !counts_on(&both.kernel))
 }
 
-/// Whether a bucket's count continues when its counter of 16 bits wraps.
+/// Whether the count of a bucket stays right when the bucket's 16-bit counter wraps.
 fn counts_on(kernel: &Selector) -> bool {
     const PACKETS: u32 = 70_000;
     let packet = frames::ethernet(0x0800, &frames::v4(17, 0, &frames::udp(1, 2, &[9; 18])));

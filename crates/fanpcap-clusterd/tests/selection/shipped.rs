@@ -126,7 +126,8 @@ fn what_a_full_ring_loses_is_counted_for_its_bucket() {
     );
     assert_eq!(captured + counts.causes.lost, own);
     assert_eq!(elsewhere(&counts) + own, counts.seen.iter().sum::<u64>());
-    // When the node gets other buckets, the counts of the packets captured so far do not change.
+    // When the node gets other buckets, the counts of the packets that it captured before stay the
+    // same.
     let other = Claims::new(|bucket| match claims.of(bucket) {
         Claim::Elsewhere => Claim::Mine,
         Claim::Mine | Claim::Shared => Claim::Elsewhere,

@@ -101,8 +101,8 @@ fn a_loss_below_one_that_was_forgotten_is_uncertain() {
     // The port of node 1 loses half of the packets of bucket 0. Then the port delivers each packet
     // three times. The ledger does not use the counts of node 1 while its port delivers packets
     // three times, because they exceed the counts of the other nodes. After a pause of the traffic,
-    // the verdict on this port is sound again. Then the port loses one packet, and node 1 captures
-    // three packets that belong to node 0.
+    // the verdict on this port is sound again. Then the port of node 1 loses one packet, and node 1
+    // captures three packets that belong to node 0.
     let mut ledger = ledger();
     let (mut seen, mut other, mut doubles) = (0, 0, 0);
     for seconds in 0..140u64 {

@@ -1,4 +1,4 @@
-//! The frames that the generator sends, and the sums that collectors must find.
+//! The frames that the generator sends, and the sums over them that collectors must find.
 
 use std::ops::{AddAssign, Range};
 use std::thread;

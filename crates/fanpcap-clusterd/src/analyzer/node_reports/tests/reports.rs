@@ -70,7 +70,7 @@ fn nodes_whose_reports_lack_are_known() {
         both.settle(seconds);
         match seconds {
             9 => assert_eq!(ages(&both, 9), [(1, 9), (2, 0), (3, 5)]),
-            // Node 3, silent since second 4, counts as dead and is no longer listed.
+            // Node 3 has been silent since second 4, so it counts as dead and is no longer listed.
             20 => assert_eq!(ages(&both, 20), [(1, 20), (2, 11)]),
             30 => {
                 assert_eq!(ages(&both, 30), [(1, 30), (2, 21)]);
