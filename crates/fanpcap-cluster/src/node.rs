@@ -1,4 +1,5 @@
-//! A capture node: which table it loads next, and which topologies it acknowledges.
+//! A capture node's decisions: which table the node loads next, and which topologies it
+//! acknowledges.
 //!
 //! A node is fail-static: it changes its captured buckets for one reason only, a valid topology
 //! that is newer than its own. Without an engine, after a refusal, or if a topology is not valid,
@@ -61,7 +62,8 @@ pub enum NodeNotice {
     Older {
         /// The offered topology.
         offered: Revision,
-        /// The topology by which the node captures, or which it loads.
+        /// The newest topology that the node accepted: the node captures by this topology, or loads
+        /// its table.
         newest: Revision,
     },
     /// The topology is not valid, so no node can follow it.
@@ -120,7 +122,8 @@ pub struct Node {
     id: NodeId,
     /// The topology that the node captures by.
     current: Option<Revision>,
-    /// Whether this agent has loaded the table in use. If not, it loads the table once more.
+    /// Whether this agent has loaded the table in use. If an earlier agent has loaded the table,
+    /// this agent loads the table once more.
     is_own: bool,
     /// The newest topology that the node accepted.
     accepted: Option<(Revision, Box<Topology>)>,
@@ -182,7 +185,7 @@ impl Node {
         vec![Command::Say(NodeNotice::NotLoaded(revision))]
     }
 
-    /// What is due at the time `now`.
+    /// Returns the commands that are due at the time `now`.
     pub fn tick(&mut self, now: Duration) -> Vec<Command> {
         if self.retry.is_some_and(|retry| now >= retry) {
             return self.load().into_iter().collect();

@@ -143,7 +143,8 @@ pub struct Txn {
     /// Whether all conditions were true.
     #[serde(default)]
     pub succeeded: bool,
-    /// The store's revision. If the transaction wrote, this is the revision of its writes.
+    /// The store's revision. Keys that the transaction wrote have this revision as their mod
+    /// revision.
     #[serde(rename = "header", deserialize_with = "json::revision")]
     pub revision: i64,
     /// The contents that each [`Operation::Get`] read, in the order of the operations.
@@ -205,7 +206,8 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call. etcd may have done the
-    /// transaction. So `then` should make `conditions` false: a repeat then does nothing.
+    /// transaction. So `then` should make one of `conditions` false. Then a repeated call does not
+    /// execute `then` again.
     pub fn txn(
         &self,
         conditions: &[Compare],

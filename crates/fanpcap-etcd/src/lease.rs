@@ -25,8 +25,8 @@ impl Client {
     /// etcd gives each lease its full time again.
     ///
     /// # Errors
-    /// Fails if no endpoint answers in time, or etcd refuses the call. If only the answer was
-    /// lost, the lease ends by itself.
+    /// Fails if no endpoint answers in time, or etcd refuses the call. If etcd granted the lease
+    /// and only its answer was lost, the lease ends by itself after `ttl`.
     pub fn grant(&self, ttl: Duration) -> Result<i64, CallError> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let body = json!({"TTL": seconds.to_string()});
@@ -41,7 +41,7 @@ impl Client {
         }
     }
 
-    /// Gives a lease its full time again. Returns whether etcd has such a lease.
+    /// Gives a lease its full time again. Returns `false` if the lease does not exist any more.
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call.

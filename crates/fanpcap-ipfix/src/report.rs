@@ -18,8 +18,8 @@ pub(crate) const SYSTEMATIC: Template = Template {
     ],
 };
 
-/// The template of a selector with a hash. The hash's initial value is left out, because it is a
-/// secret: anybody who knows it can make packets that all go to one node.
+/// The template of a selector with a hash. The hash's initial value is left out, because anybody
+/// who knows this secret can make packets that all go to one node.
 pub(crate) const HASH: Template = Template {
     id: FIRST_ID + 4,
     scope: 2,

@@ -25,7 +25,7 @@ impl Template {
         fixed.map(|field| usize::from(field.1)).sum()
     }
 
-    /// The id of the set that contains such templates.
+    /// The set id for this template: options templates have another set than data templates.
     fn set(&self) -> u16 {
         if self.scope == 0 {
             TEMPLATE_SET

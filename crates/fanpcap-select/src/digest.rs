@@ -1,4 +1,5 @@
-//! The parts of a packet that the hash of its content covers. Routers do not change these parts.
+//! Defines which parts of a packet go into the hash of the packet's content. Routers do not change
+//! these parts.
 
 use fanpcap_wire::{Frame, Header, Layers};
 
@@ -18,10 +19,11 @@ const LONGEST: usize = V6;
 /// The hash of a packet's content (RFC 5475), and whether it is the content of an IP packet.
 ///
 /// For IPv4 the hash covers identification, flags, fragment offset and addresses. For IPv6 it
-/// covers payload length, next header and addresses. For both it covers the 11 bytes after the
-/// fixed header and after IPv4's options. If a packet contains another IP packet, the hash covers
-/// the outer packet. For other frames it covers the Ethernet addresses, the type after all tags,
-/// and 11 bytes after the type. Missing bytes, and bytes after the IP packet's end, count as 0.
+/// covers payload length, next header and addresses. For IPv4 it also covers the 11 bytes after the
+/// header and its options, and for IPv6 the 11 bytes after the fixed header. If a packet contains
+/// another IP packet, the hash covers the outer packet. For other frames it covers the Ethernet
+/// addresses, the type after all tags, and 11 bytes after the type. Missing bytes, and bytes after
+/// the IP packet's end, count as 0.
 pub fn digest(frame: &Frame<'_>, initial: u32) -> (u32, bool) {
     let mut key = [0; LONGEST];
     let (len, is_ip) = fill(&mut key, frame);

@@ -14,7 +14,7 @@
 //! All numbers are in network byte order. Zeros fill the frame up to 60 bytes. One VLAN tag may
 //! precede the type. Anybody on the link can send such a frame. So each frame has a number that
 //! only the cluster knows in advance. A node's agent announces the number for each sequence to the
-//! BPF program. The program accepts a frame only with the number announced for the frame's
+//! BPF program. The BPF program accepts a frame only with the number announced for the frame's
 //! sequence, and accepts no number twice.
 
 use fanpcap_wire::number::{ETHER_TAG, ETHER_TAG_SERVICE};
@@ -31,7 +31,8 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// How many numbers each kind of frame has. A number's index is its frame's sequence modulo 64.
+/// For each kind of frame, how many announced numbers are stored. A number's index is its frame's
+/// sequence modulo 64.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.
@@ -58,7 +59,8 @@ pub struct InLine {
     pub number: u64,
 }
 
-/// The announced numbers, by the sequence of their frame; 0 where no number is announced.
+/// The numbers that were announced for beacons and updates, each at the index of its frame's
+/// sequence; 0 where no number is announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
     beacons: [u64; NUMBERS],

@@ -10,10 +10,11 @@ use crate::in_line;
 pub const CONTROL_MAP: &str = "control";
 /// Name of the array with all counters. It has one row.
 pub const COUNTS_MAP: &str = "counts";
-/// Name of the array of ring buffers, one for each lane. Only a BPF program that ships has it.
+/// Name of the array of ring buffers, one for each lane. Only a BPF program that ships packets has
+/// this map.
 pub const RINGS_MAP: &str = "rings";
 /// Name of the program array with the BPF program that gets this node's packets. The array has only
-/// index 0. Only a BPF program that passes packets to another one has it.
+/// index 0. Only a BPF program that passes packets to another BPF program has this map.
 pub const NEXT_MAP: &str = "next";
 
 /// Offsets in [`CONTROL_MAP`].
@@ -32,20 +33,21 @@ pub mod control {
     /// 64 bits: the announced number of the last beacon. Only a node with several devices needs
     /// this number: its other devices may receive copies of the beacon, which are dropped.
     pub const LAST_NUMBER: usize = LAST + 24;
-    /// A bucket's change of claim, stored first so that the next agent can complete it. Fields of
-    /// 64 bits that only agents use: 1 while the change is incomplete, the claim's place in the
-    /// tables, the new claim, and the bucket's new values in [`SUMS`] and [`SHARED`].
+    /// A change of one bucket's claim. An agent stores the change before making it, so that the
+    /// next agent can complete it. Only agents use its fields of 64 bits: 1 while the change is
+    /// incomplete, the claim's place in the tables, the new claim, and the bucket's new values in
+    /// [`SUMS`] and [`SHARED`].
     pub const CHANGE: usize = 512;
-    /// The announced numbers of beacons, 64 bits each. The beacon with sequence `s` has the index
-    /// `s` modulo [`in_line::NUMBERS`]; 0 if no number was announced.
+    /// The announced numbers of beacons, 64 bits each. The number for the beacon with sequence `s`
+    /// has the index `s` modulo [`in_line::NUMBERS`], and is 0 if no number was announced.
     pub const BEACONS: usize = 1024;
     /// The numbers of topology updates, stored like those of beacons.
     pub const UPDATES: usize = 2048;
     /// Both tables, each with one byte for each bucket: [`crate::Claim`].
     pub const TABLES: usize = 4096;
-    /// 64 bits for each bucket, which only the agent uses. This value, plus the counts of the
-    /// tables whose claims give the bucket to this node, is the number of the bucket's packets that
-    /// this node has captured, modulo 2^64.
+    /// 64 bits for each bucket, which only the agent uses. To get the number of the bucket's
+    /// packets that this node has captured, modulo 2^64, add the counts of each table whose claims
+    /// give the bucket to this node.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
     /// Like [`SUMS`], but only for packets that this node captured in a union while it shared the
     /// bucket with another node.
@@ -65,7 +67,8 @@ pub mod control {
 /// take 8 KiB of the CPU's first-level cache; counters of 64 bits would take 32 KiB. A counter
 /// makes a half turn when its lowest 15 bits ([`HALF`]) wrap to 0. A second counter, of 64 bits,
 /// counts the bucket's half turns. The BPF program stores the counter, and then counts the half
-/// turn. In between, the counter's highest bit differs from the lowest bit of the half turns.
+/// turn. Between these two steps, the counter's highest bit differs from the lowest bit of the
+/// number of half turns.
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
@@ -76,8 +79,8 @@ pub mod counts {
     pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
     /// The number of a counter's lowest bits that wrap to 0 at each half turn.
     pub const HALF: u32 = 15;
-    /// Bytes of one table's counters of 64 bits: for each bucket, half turns in a lane with a queue
-    /// of its own, and packets in the lane that all other queues share.
+    /// Bytes of one table's counters of 64 bits, one for each bucket. In a lane with a queue of its
+    /// own they count half turns. In the lane that all other queues share they count packets.
     pub const TABLE: usize = BUCKETS * 8;
     /// Bytes of a lane's counters of 64 bits, for both tables.
     pub const LANE: usize = 2 * TABLE;
@@ -119,10 +122,10 @@ pub mod counts {
     }
 }
 
-/// The lanes of a node's devices, as the BPF program of one device uses them. A lane has counters
-/// and a ring buffer for one receive queue, which the driver serves on one CPU at a time. So the
-/// counters of a lane need no atomic additions. Queues without a lane of their own share one more
-/// lane of counters, with atomic additions, and the first ring buffer.
+/// How the BPF program of one device uses the lanes of its node. A lane has counters and a ring
+/// buffer for one receive queue, which the driver serves on one CPU at a time. So the counters of a
+/// lane need no atomic additions. Queues without a lane of their own share one more lane of
+/// counters, with atomic additions, and the first ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     own: u8,
@@ -156,9 +159,10 @@ impl Lanes {
         }
     }
 
-    /// The lanes of each device, by the devices' numbers of receive queues. All devices use the
-    /// same maps, but their queues have different lanes. If a device's number is 0, no queue of any
-    /// device has a lane of its own. Lanes that one device does not need go to the other devices.
+    /// Returns the lanes of each device. `queues` has each device's number of receive queues. All
+    /// devices use the same maps, but their queues have different lanes. If a device has 0 queues
+    /// in this list, no queue of any device has a lane of its own. Lanes that one device does not
+    /// need go to the other devices.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
         let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
         if queues.contains(&0) {
@@ -215,7 +219,7 @@ impl Lanes {
         self.queues as usize
     }
 
-    /// Whether the node has other devices with the same maps.
+    /// Whether the node has several devices, which share the same maps.
     pub(crate) const fn is_one_of_several(self) -> bool {
         self.devices > 1
     }
@@ -247,7 +251,7 @@ pub(crate) fn next_map() -> MapSpec {
     MapSpec::given_rows(NEXT_MAP, MapKind::ProgArray, 4, 1)
 }
 
-/// Converts a length, which is always small enough.
+/// Converts a length. Every length here fits into 32 bits.
 fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

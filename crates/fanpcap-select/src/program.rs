@@ -27,7 +27,8 @@ pub enum Action {
     /// Passes the packets on to the host.
     Pass,
     /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if the map
-    /// is empty. With this action, every packet costs more time, even a packet of another node.
+    /// is empty. With this action, every packet costs more time than with the other actions, even a
+    /// packet of another node.
     PassToNext,
     /// Writes the packets' first bytes into ring buffers, and drops the packets.
     Ship {
@@ -92,7 +93,8 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
-        // Other nodes may accept this frame, so it must not count as a turn on any node.
+        // A frame that looks like a coordinator's must not count as a turn on any node, because
+        // some nodes may accept it as a coordinator's.
         asm.bind(by_headers);
     }
 

@@ -111,7 +111,7 @@ impl LossAccount {
     /// `since`.
     ///
     /// # Errors
-    /// Fails if a report is wrong.
+    /// Fails if a report can't be read, is impossible, or contradicts an earlier report.
     pub(crate) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
         let mut newer = Vec::new();
         while let Ok(report) = self.reports.try_recv() {

@@ -4,9 +4,9 @@
 /// `doubles`, `fenced`, `foreign` and `unknown`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Batches that were taken.
+    /// Batches that the analyzer accepted.
     pub batches: u64,
-    /// Records in the batches that were taken.
+    /// Records in the accepted batches.
     pub received: u64,
     /// Records that were delivered.
     pub delivered: u64,
@@ -14,7 +14,7 @@ pub struct Counters {
     pub doubles: u64,
     /// Records of buckets that another node had taken over (fenced).
     pub fenced: u64,
-    /// Records of buckets that the node did not have by its own topology.
+    /// Records of buckets that the topology named in their batch did not give to the node.
     pub foreign: u64,
     /// Records with the revision of a topology that the cluster never had.
     pub unknown: u64,
@@ -26,7 +26,8 @@ pub struct Counters {
     pub ahead: u64,
     /// Milliseconds whose records waited for less time than they should, because memory was short.
     pub hurried: u64,
-    /// Batches of another cluster, and batches too old to know whether they are repeats.
+    /// Batches of another cluster, and batches so old that the analyzer can't find out whether they
+    /// came before.
     pub refused_batches: u64,
     /// Batches that were refused because the analyzer had the maximum number of nodes or sessions.
     pub crowded_batches: u64,

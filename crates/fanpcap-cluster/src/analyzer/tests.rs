@@ -122,8 +122,8 @@ prop_compose! {
     ) -> Plan {
         let mut packets = packets;
         packets.sort_unstable();
-        // Packets with the same content come in the same millisecond, or so far apart that the
-        // analyzer does not take one for a copy of the other.
+        // Two packets with the same content have the same time, or are more than 80 ms apart, so
+        // that the analyzer does not take the second packet for a copy.
         let mut last = [None::<u64>; 256];
         packets.retain(|&(at, content)| {
             let last = &mut last[usize::from(content)];
@@ -239,7 +239,7 @@ proptest! {
         });
         let mut batches: Vec<_> = packets.collect();
         batches.extend(builder.flush());
-        // The last batch is never dropped: no later batch would show the gap.
+        // The last batch is never dropped, because no later batch would show that it is missing.
         let last = batches.len() - 1;
         let is_lost = |at: usize| at < last && lost.get(at) == Some(&true);
         let mut missing = 0;
@@ -294,8 +294,8 @@ fn what_a_node_does_not_own_is_refused_and_so_is_an_unknown_topology() {
     );
 }
 
-/// The old node hung when the new node became the owner. What the old node captured comes ten
-/// seconds later.
+/// The old node hung when the new node became the owner. The packets that the old node captured
+/// before it hung reach the analyzer ten seconds later.
 #[test]
 fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     let mut analyzer = analyzer();
@@ -336,7 +336,7 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
 }
 
 /// The new node skips the topology that gave it the bucket, and begins with the next one. The old
-/// node has got neither topology, and its packets come late.
+/// node has received neither of these two topologies, and its packets come late.
 #[test]
 fn the_first_packets_of_an_owner_that_passed_a_topology_over_are_compared_too() {
     let mut analyzer = analyzer();

@@ -24,7 +24,7 @@ pub(super) struct WaitingRecord {
     pub(super) wire_length: u32,
     length: u16,
     pub(super) bucket: u16,
-    /// The analyzer's number for the node.
+    /// The number that the analyzer has given the node.
     pub(super) node: u16,
     pub(super) link: u16,
     pub(super) marked: bool,
@@ -59,11 +59,12 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// Buffers of delivered slots. A buffer that a slot kept would stay at its largest size.
+    /// Buffers of delivered slots. A slot does not keep its buffer, because the buffer would never
+    /// become smaller.
     spare: Vec<TimeSlot>,
     /// The first slot that is not delivered yet.
     due: u64,
-    /// The number of delivered slots. This number also grows if the time goes back.
+    /// The number of delivered slots. This number grows even if `due` becomes smaller.
     given: u64,
     bytes: usize,
 }
@@ -139,8 +140,9 @@ impl Timeline {
         }
     }
 
-    /// Delivers the records that are older than `time`. If `time` is further from the slots' time
-    /// than all slots cover, delivers all records and begins again at `time`.
+    /// Delivers the records that are older than `time`. If `time` is further from the first slot's
+    /// time than all slots together cover, delivers all records, and makes the slot of `time` the
+    /// first slot.
     pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {

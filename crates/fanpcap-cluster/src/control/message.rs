@@ -36,7 +36,7 @@ kinds! {
     Announce = 18,
     /// The receiver of a message asks its sender to prove that the message is not an old one.
     Challenge = 19,
-    /// The sender has received a message or a topology.
+    /// The sender has applied an operator's change, or captures by a topology.
     Acknowledge = 20,
     /// A node leaves.
     Leave = 21,
@@ -63,8 +63,9 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether messages of this type describe their sender's present state, so that later ones
-    /// replace earlier ones. Otherwise a late heartbeat could bring back an old weight.
+    /// Whether a message of this type describes its sender's present state, so that a newer message
+    /// replaces an older one. Without this rule, a delayed heartbeat could restore a node's old
+    /// weight.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::identity::Revision;
 
-/// The maximum number of coordinators in a cluster. Their own numbers are below 16.
+/// The maximum number of coordinators in a cluster. Each coordinator's own number is below 16.
 pub const COORDINATORS: u8 = 16;
 
 /// The greatest round of a term.
@@ -21,8 +21,8 @@ const AHEAD: u32 = LAST / 4;
 /// hear each other. No coordinator has term 0.
 ///
 /// A coordinator's next round is one more than the greatest round that it knows. A coordinator that
-/// has lost its file may repeat a term until it hears of a greater term. Then the revisions of the
-/// two processes differ, because each process begins to count at a random number.
+/// has lost its file may repeat a term until it hears of a greater term. Even then, the coordinator
+/// does not repeat revisions, because each process begins to count at a random number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Term(pub u32);
 
@@ -33,8 +33,8 @@ impl Term {
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))
     }
 
-    /// Whether a coordinator may have this term, if the receiver knows of the term `known`. Refuses
-    /// a term that is far ahead, because soon no greater term would be left.
+    /// Whether a receiver that knows the term `known` may believe this term. A term whose round is
+    /// far ahead is not plausible: it would leave too few greater terms.
     pub fn is_plausible(self, known: Self) -> bool {
         self.round() <= known.round().saturating_add(AHEAD).min(LAST - 1)
     }

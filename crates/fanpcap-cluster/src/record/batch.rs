@@ -35,7 +35,7 @@ pub struct Origin {
     pub revision: Revision,
     /// The number of the batch in its session.
     pub sequence: u64,
-    /// The number of the batch's first record in its session.
+    /// The number of the batch's first record, counted from the start of the session.
     pub first: u64,
     /// The link type of the packets (`LINKTYPE_`).
     pub link: u16,
@@ -187,14 +187,15 @@ impl BatchBuilder {
         self.origin.sequence
     }
 
-    /// Gives the newest batch's number to the next batch. The newest batch is not sent, and
-    /// analyzers would wait for a missing number. Record numbers are not reused, so its records
-    /// count as lost.
+    /// Gives the newest batch's number to the next batch. The caller does not send the newest
+    /// batch, and analyzers would wait for a batch whose number is missing. The records of the
+    /// unsent batch count as lost, because record numbers are not reused.
     pub fn take_back(&mut self) {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }
 
-    /// The number of records in all batches that have ended, without records that still wait.
+    /// The number of records in all batches that have ended. Records that still wait are not
+    /// counted.
     pub fn first(&self) -> u64 {
         self.origin.first
     }
@@ -205,7 +206,8 @@ impl BatchBuilder {
     }
 
     /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
-    /// empty batch is shortened. If the record begins a new batch, returns the batch before it.
+    /// empty batch is shortened. If the record begins a new batch, returns the finished previous
+    /// batch.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];
@@ -245,7 +247,8 @@ impl BatchBuilder {
         (self.count > 0).then(|| self.finish())
     }
 
-    /// A batch without records, because the node had no packets to send until `now`.
+    /// Returns a batch without records, which shows that the node had no packets to send until
+    /// `now`; `None` if records wait.
     pub fn idle(&mut self, revision: Revision, now: u64) -> Option<Vec<u8>> {
         if self.count > 0 {
             return None;

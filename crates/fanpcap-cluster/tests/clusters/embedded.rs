@@ -109,7 +109,7 @@ fn place(of: SocketAddr, net: u8) -> Option<usize> {
 }
 
 impl Network {
-    /// Runs the cluster of a seed to its end.
+    /// Runs a cluster with the events of `plan`, which depend on `seed`, until [`END`].
     pub(crate) fn run(seed: u64, plan: &RunPlan, talks: bool) -> Self {
         let mut network = Self::new(seed, plan, talks);
         let mut faults = plan.faults(&mut network.random);
@@ -134,7 +134,7 @@ impl Network {
         network
     }
 
-    /// Checks that the run kept all promises.
+    /// Checks that the run violated none of the cluster's guarantees.
     pub(crate) fn judge(&mut self, plan: &RunPlan) -> Result<Verdict, Broken> {
         let last = self.last();
         let machines = self.machines.iter();

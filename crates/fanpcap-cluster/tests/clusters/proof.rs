@@ -1,8 +1,9 @@
 //! Judges a run: every packet has one owner, or is a counted double or a counted loss.
 //!
 //! No packets are generated. For each bucket, the proof computes the times at which a packet could
-//! be missed. Nodes process the same packet at different times, at most [`SKEW`] apart. A packet of
-//! the time `t` is certainly captured if some node captures its bucket from `t` to `t + SKEW`.
+//! be missed. Nodes process the same packet at different times, at most [`SKEW`] apart. A packet
+//! that the port mirrors at the time `t` is certainly captured if some node captures the packet's
+//! bucket from `t` to `t + SKEW`.
 
 mod branches;
 pub(crate) mod lineage;
@@ -24,7 +25,7 @@ use crate::store::Time;
 /// measured time.
 const SKEW: Time = 100_000;
 
-/// How a run broke its promises.
+/// A violation of the cluster's guarantees in a run.
 pub(crate) enum Broken {
     /// A packet is missed although its bucket's owner did not fail.
     Missed { bucket: usize, at: Time },
@@ -36,8 +37,7 @@ pub(crate) enum Broken {
     Unsettled { bucket: usize, owners: usize },
     /// Two topologies have the same revision.
     Repeated(Revision),
-    /// A node captured by an older topology than before, although its machine had not started
-    /// again.
+    /// A node went back to an older topology, although its machine had not restarted in between.
     Older { node: u32, revision: u64 },
     /// At the end of the run, a change is unfinished, there is no topology, or there is not exactly
     /// one leader.
@@ -79,7 +79,7 @@ impl fmt::Debug for Broken {
     }
 }
 
-/// The result of a run that kept its promises.
+/// The measurements of a run that violated none of the cluster's guarantees.
 pub(crate) struct Verdict {
     pub(crate) loads: usize,
     /// Whether packets were lost.
@@ -89,14 +89,14 @@ pub(crate) struct Verdict {
     /// In a fork, the longest time in which packets were lost although the owners of all branches
     /// worked; 0 if none were lost.
     pub(crate) forked: Time,
-    /// The longest time in which packets were lost because the owner's machine had restarted and
-    /// captured by an older topology than before; 0 if none were lost.
+    /// The longest time in which packets were lost because the owner, after a restart of its
+    /// machine, captured by an older topology than before the restart; 0 if none were lost.
     pub(crate) stale: Time,
     /// The time from the end of all faults until the last change of a node's topology.
     pub(crate) settled: Time,
 }
 
-/// What is known at the end of a run.
+/// The state of the cluster's coordinators at the end of a run.
 pub(crate) enum End<'a> {
     /// The cluster's topology. `None` if there is no topology, or not exactly one leader.
     Stands(Option<&'a Topology>),
@@ -127,7 +127,7 @@ pub(crate) struct Run<'a> {
 /// Spans of time (begin and end), in order.
 pub(crate) type Spans = Vec<(Time, Time)>;
 
-/// Checks that the run kept all promises.
+/// Checks that the run violated none of the guarantees in [`Broken`].
 pub(crate) fn judge(run: &Run<'_>, plan: &RunPlan) -> Result<Verdict, Broken> {
     let machines = run.machines;
     let mut verdict = Verdict {
@@ -209,7 +209,7 @@ fn last_change(machines: &[Machine]) -> Time {
     segments.map(|segment| segment.from).max().unwrap_or(0)
 }
 
-/// The time when the capture begins, because all owners of the first topology have a table.
+/// The time at which the last owner of the first topology gets a table, so that the capture begins.
 fn began(run: &Run<'_>, tables: &[Vec<u8>], serving: &[Spans]) -> Time {
     let first = run.eras.first().map_or(&[][..], |era| &era.heads);
     let first = first.iter().flat_map(|head| &tables[*head]);
@@ -355,8 +355,9 @@ fn within(spans: &Spans, others: &Spans) -> Spans {
 }
 
 /// The times in which packets were missed although the bucket's owner worked. In a fork, a packet
-/// counts only if the owners of all branches worked. If the owner changes before the last node has
-/// processed the packet, it counts only if both owners worked.
+/// counts as missed only if the bucket's owners in all branches worked. If the bucket's owner
+/// changed before all nodes had processed the packet, the packet counts as missed only if the old
+/// and the new owner worked.
 fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     let mut excused: Vec<Spans> = captured.iter().cloned().map(eroded).collect();
     for (from, to, nodes) in owners {
@@ -369,8 +370,8 @@ fn missed(captured: &[Spans], owners: &Owners, serving: &[Spans]) -> Spans {
     gaps(union(excused), began, END)
 }
 
-/// The times in which a bucket's owner captured by an older topology than before its machine's last
-/// restart.
+/// The times in which the bucket's owner, after a restart of its machine, captured by an older
+/// topology than before the restart.
 fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
     let mut spans = Spans::new();
     for (from, to, nodes) in owners {
@@ -428,7 +429,8 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
     match run.end {
         End::Stands(last) if last.is_some_and(is_stable) => {}
         End::Nobody if !run.machines.iter().any(is_held) => return Ok(()),
-        // A kernel may capture by the lost topology until a node with a weight is alive again.
+        // A bucket may have no owner, or one owner whose kernel still captures by the lost
+        // topology.
         End::Nobody => least = 0,
         End::Stands(_) => return Err(Broken::Unfinished),
     }

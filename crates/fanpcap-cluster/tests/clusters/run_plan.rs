@@ -142,8 +142,8 @@ impl RunPlan {
     }
 
     /// Cuts of links between two coordinators, or between a coordinator and a node. Most links are
-    /// cut in one direction only. The cuts are drawn by a random generator of their own, so the
-    /// other events of the seed stay the same.
+    /// cut in one direction only. The cuts have a random generator of their own, so the other
+    /// events of a seed are the same with and without cuts.
     pub(crate) fn cuts(&self, seed: u64) -> Vec<Cut> {
         let mut random = SeededRandom::new(seed ^ 0xc075);
         let mut cuts = Vec::new();

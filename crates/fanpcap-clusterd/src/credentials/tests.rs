@@ -116,7 +116,7 @@ fn write_conf(scratch: &Scratch, keys: &str) -> PathBuf {
     scratch.write("cluster.conf", &text).unwrap()
 }
 
-/// One test for all cases: a SIGHUP reaches the whole process.
+/// All cases are one test, because a SIGHUP reaches the whole process with all its tests.
 #[test]
 fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let mut machine = Machine::new();
@@ -133,8 +133,8 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let (said, is_new) = machine.hang_up();
     assert!(said.starts_with("keys and certificates were read again") && is_new);
     assert!(machine.has(b'2') && !machine.has(b'1'));
-    // If the setting is removed, the reloader must keep the key: otherwise the machine would accept
-    // strangers unnoticed.
+    // If the operator removes the setting, the reloader must keep the key. Without a key, the
+    // machine would accept strangers, and nobody would notice.
     write_conf(&machine.scratch, "");
     let (said, is_new) = machine.hang_up();
     assert!(said.contains("the settings no longer have a 'key_file'") && !is_new);

@@ -25,7 +25,7 @@ pub struct EmbeddedOperator {
 }
 
 impl EmbeddedOperator {
-    /// A command to the coordinators that the settings name.
+    /// An operator's access to the coordinators in the settings.
     pub fn new(conf: &Conf, embedded: &Embedded) -> Self {
         Self {
             conf: conf.clone(),
@@ -65,7 +65,7 @@ impl EmbeddedOperator {
             }
             let limit = end.wake().saturating_sub(sockets.now());
             let received = sockets.receive(limit, |now, from, datagram| {
-                // Ignores refused datagrams: sent without the key, or replies to an earlier
+                // Ignores refused datagrams, which were sent without the key or reply to an earlier
                 // request.
                 let _ = end.receive(now, from, datagram);
             });
@@ -105,7 +105,7 @@ impl OperatorSide for EmbeddedOperator {
                 live: live.collect(),
                 topology: status.topology,
                 desired: status.desired,
-                // Only the leader uses this value, and the operator's commands do not.
+                // Only a coordinator reads this value. The operator's commands do not read it.
                 is_outrun: false,
             },
         })

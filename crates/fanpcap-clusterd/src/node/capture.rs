@@ -29,7 +29,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest time that a record waits for its batch to become full.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// How many topologies are remembered, because their records may still be in the ring buffers.
+/// How many marks keep their topologies in the thread's memory, because records with these marks
+/// may still be in the ring buffers.
 const MARKS: usize = 64;
 
 /// A message to the thread that ships records.
@@ -37,13 +38,13 @@ const MARKS: usize = 64;
 enum CaptureMessage {
     /// A new BPF program writes to these ring buffers.
     Rings(Vec<RingMapping>),
-    /// Records with this mark were captured by this topology.
+    /// Records with this mark belong to the topology of this revision.
     Mark(u32, Revision),
     Analyzers(Vec<SocketAddr>),
     Report(Box<Report>),
 }
 
-/// The thread that ships.
+/// The handle of the thread that ships records and reports.
 #[derive(Debug)]
 pub(super) struct Capture {
     news: Option<Sender<CaptureMessage>>,
@@ -90,7 +91,7 @@ impl Capture {
 
     fn tell(&self, news: CaptureMessage) {
         if let Some(sender) = &self.news {
-            // This can't fail: the thread ends only when this value is dropped.
+            // Sending can't fail, because the thread ends only when `self` is dropped.
             let _ = sender.send(news);
         }
     }
@@ -145,7 +146,8 @@ impl Worker {
         self.shipper.close();
     }
 
-    /// Ships batches that are not full, with the revision of the node's newest topology.
+    /// Ships the batches that are not full. Empty batches carry the revision of the node's newest
+    /// topology.
     fn flush(&mut self) {
         let newest = self
             .marks
@@ -192,7 +194,7 @@ impl Worker {
                 Err(corrupt) => {
                     self.corrupt += 1;
                     if self.corrupt.is_power_of_two() {
-                        say(&format!("ring buffer: {corrupt}; {} so far", self.corrupt));
+                        say(&format!("ring buffer: {corrupt}; {} such errors so far", self.corrupt));
                     }
                 }
             }
@@ -202,7 +204,8 @@ impl Worker {
     }
 }
 
-/// Remembers the topology of a mark. If loading it fails, another topology gets the mark.
+/// Remembers the topology of a mark. If loading the topology's table fails, another topology gets
+/// the same mark.
 fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision) {
     marks.retain(|(known, _)| *known != mark);
     marks.push_front((mark, revision));
@@ -214,7 +217,7 @@ fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'
         return;
     };
     let found = marks.iter().find(|(mark, _)| *mark == record.last);
-    // If the mark is unknown, the revision is 0: an analyzer refuses such records.
+    // A record with an unknown mark gets revision 0, so an analyzer refuses the record.
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
     let stamp = record.frame.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);

@@ -25,8 +25,8 @@ use crate::vlan_tags;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
-    /// Selections of an earlier agent whose devices have different sets of maps: one for each set.
-    /// Their records are read until the selections are replaced.
+    /// Selections of an earlier agent, one for each set of maps; empty if all devices still use one
+    /// set of maps. Their records are read until the selections are replaced.
     left: Vec<Selector>,
     /// The cluster's number and the action, with which all BPF programs are compiled.
     cluster: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Kernel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     pub(crate) mark: u32,
-    /// Whether a BPF program was loaded.
+    /// Whether preparing the table loaded a BPF program, because the kernel had none.
     pub(crate) is_new: bool,
 }
 
@@ -97,14 +97,14 @@ impl Kernel {
         self.devices.first()?.selector.as_ref()
     }
 
-    /// The topologies that the state names, each with its table's mark, sorted by the marks.
+    /// The topologies in the stored states, each after its table's mark, sorted by the marks.
     pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + use<> {
         let loaded = self.devices.iter().flat_map(|it| it.state.loaded.iter());
         loaded.copied().collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Returns the mark for the next table. Cancels a prepared table: otherwise the update in the
-    /// stream could put the prepared table into use, and both tables would have this mark.
+    /// Returns the mark for the next table. Cancels a prepared table, because the update in the
+    /// stream could put that table into use later. Two tables would then have this mark.
     pub(crate) fn next_mark(&mut self) -> u32 {
         if let Some(selector) = self.selector().filter(|_| self.is_prepared) {
             selector.take_back();
@@ -129,7 +129,7 @@ impl Kernel {
         mapped.context("mapping the ring buffers")
     }
 
-    /// When the counters were 0, in nanoseconds since 1970.
+    /// When the counters began at 0, in nanoseconds since 1970.
     pub(crate) fn since(&self) -> u64 {
         let set = self.devices.first().and_then(|it| it.state.set);
         set.map_or(0, |set| set.since)
@@ -187,8 +187,9 @@ impl Kernel {
     }
 
     /// Prepares a table for `target`, which the next topology update in the mirrored stream puts
-    /// into use. Until then the kernel selects as before; without a BPF program it captures
-    /// nothing. Returns `None` if another BPF program is needed, which must be loaded at once.
+    /// into use. Until that update, the kernel selects as before; if the kernel had no BPF program,
+    /// it captures nothing. Returns `None` if another BPF program is needed, which must be loaded
+    /// at once.
     pub(crate) fn prepare(
         &mut self,
         assignment: &Assignment,
@@ -314,8 +315,9 @@ impl Kernel {
         self.forget();
         let all = selectors.iter().zip(programs);
         let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
-        // Devices that refused a selection come first: if they refuse again, others stay untouched.
-        // Devices with a link come last: their former selection can't be restored.
+        // Devices that refused a selection come first. If they refuse again, the other devices stay
+        // untouched. Devices that already run a selection come last, because their former selection
+        // can't be restored.
         all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
         for (device, (selector, (program, code))) in all {
             let id = selector.program().id();
@@ -353,7 +355,8 @@ impl Kernel {
 }
 
 /// A hash of the BPF program's code without the filter, and of the number of devices. If the number
-/// of devices changes, the maps must not be reused: another agent may have one of the devices.
+/// of devices changes, the agent must not reuse the maps, because another agent may have one of the
+/// devices.
 fn code(program: &Program, devices: usize) -> Result<u64> {
     let program = Program {
         filter: None,
@@ -385,8 +388,8 @@ fn bytes(action: Action) -> u16 {
     }
 }
 
-/// A message that a device has more queues than lanes. `None` if `lanes` is 0: several CPUs may
-/// then serve one queue, so fewer queues would not help.
+/// A message that a device has more queues than lanes. Returns `None` if `lanes` is 0. Fewer queues
+/// would not help then, because several CPUs may serve one queue.
 fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
     let shared = usize::try_from(queues).ok()?.checked_sub(lanes)?;
     (shared > 0 && lanes > 0).then(|| {

@@ -19,8 +19,8 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code without the filter. A program with another hash replaces
-    /// it.
+    /// A hash of the BPF program's code without the filter. If the cluster needs code with another
+    /// hash, the agent replaces this BPF program.
     pub(crate) code: u64,
     /// The number of receive queues that have their own counters.
     pub(crate) lanes: u32,
@@ -41,7 +41,8 @@ impl AgentState {
         found.map(|(_, revision)| *revision)
     }
 
-    /// Records that the table of topology `revision` gets `mark`. `current` is the mark in use.
+    /// Notes that the table of the topology `revision` gets the mark `mark`. `current` is the mark
+    /// in use.
     pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
         self.loaded.retain(|(known, _)| *known == current);
         self.loaded.push((mark, revision));
@@ -97,8 +98,8 @@ impl AgentState {
                 }
                 ["promiscuous"] => state.promiscuous = true,
                 ["set" | "filter" | "loaded" | "promiscuous", ..] => return None,
-                // Skips a later build's line. Files that need a later build have another first
-                // line.
+                // Skips a line that only later builds write. A file that only a later build can use
+                // has another first line.
                 _ => {}
             }
         }

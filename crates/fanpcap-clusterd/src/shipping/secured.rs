@@ -60,10 +60,11 @@ impl Secured {
         self.stream.write_all(&self.out)
     }
 
-    /// Announces to the other side that nothing follows.
+    /// Sends TLS's close_notify: the other side learns that no more data follows.
     pub(super) fn close(&mut self) {
         lock(&self.session).send_close_notify();
-        // On a broken connection this fails, and the failure need not be reported.
+        // On a broken connection this send fails, which need not be reported because the connection
+        // ends here.
         let _ = self.send(&[]);
     }
 
@@ -84,7 +85,8 @@ impl Read for Reader {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
-            // Reads without the lock, because the other thread writes at the same time.
+            // Reads from the socket without locking the TLS session, because the writing thread
+            // needs the session at the same time.
             let length = self.stream.read(&mut bytes)?;
             let mut rest = &bytes[..length];
             let mut session = lock(&self.session);

@@ -19,7 +19,7 @@ use crate::keyring::Keyring;
 
 /// Maximum number of batches that may wait for an acknowledgement: 256 MiB. An analyzer
 /// acknowledges a batch after about a second, when it has written the records. An analyzer
-/// remembers for twice this number of batches whether they came.
+/// remembers which of a session's last 2 * `WINDOW` batches it has received.
 pub(super) const WINDOW: usize = 8192;
 
 /// Maximum number of batches that the thread sends before it takes new batches from the queue.
@@ -28,8 +28,8 @@ const BURST: usize = 64;
 /// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time between the first attempts to connect. It is short, because slots that strangers have
-/// taken are free again after a moment.
+/// The time between the first attempts to connect. This time is short, because strangers can occupy
+/// all connections of an analyzer only for a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
 /// After this number of failed attempts, the thread waits for [`RETRY`] between attempts.
@@ -108,8 +108,9 @@ impl ShippingThread {
         }
     }
 
-    /// Sends batches until the queue is gone, and then the remaining batches. If `ends` is set,
-    /// gives up after [`PATIENCE`]. Returns the number of unacknowledged records.
+    /// Sends batches until the queue is dropped, and then the remaining batches. If the queue has
+    /// set `ends`, the thread gives up the remaining batches [`PATIENCE`] after the queue was
+    /// dropped. Returns the number of unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;
@@ -119,7 +120,8 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // If the queue was dropped without `ends`, the thread also ends after [`PATIENCE`].
+            // If the queue was dropped and did not set `ends`, the thread also gives up after
+            // [`PATIENCE`].
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -150,7 +152,7 @@ impl ShippingThread {
         Ok(())
     }
 
-    /// Sends the report, and some of the batches that were not sent yet.
+    /// Sends the report, and at most [`BURST`] of the batches that were not sent yet.
     fn send(&mut self) {
         let Some(connection) = &mut self.connection else {
             return;

@@ -85,7 +85,8 @@ fn each_nodes_engine_has_its_share_and_the_host_what_it_is_left() {
         }
         stage.send(0..6000)?;
         let each = ensure_once(&members.iter().collect::<Vec<_>>(), 6000)?;
-        // The second node's engine also passes its packets on to the host's packet sockets.
+        // The engine on the second node also passes its application's packets on to the host's
+        // packet sockets.
         let (_, of_hosts) = stage.captured()?;
         ensure!(of_hosts == [0, each[1], 0], "{of_hosts:?} of {each:?}");
         for (node, (member, count)) in members.into_iter().zip(&each).enumerate() {
@@ -165,7 +166,7 @@ fn the_agent_may_be_killed_and_replace_its_program_before_an_engine() {
         let each = ensure_once(&both, 2000)?;
         let later = rest(&[&second], 1)?[0];
         ensure!(later > 0 && later < each[1], "{later} of {each:?}");
-        // These settings select other packets than before, so the agents must load another BPF
+        // The new settings select by flow instead of by packet, so the agents must load another BPF
         // program.
         for node in 0..2 {
             stage.kill(node)?;

@@ -31,8 +31,8 @@ fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
                 stage.await_output(node, "loaded topology")?;
             }
             stage.send(0..3000)?;
-            // A killed agent loses the records that it has read. The ring buffers keep the records
-            // that come later.
+            // A killed agent loses the records that it has read and not shipped, so the test waits
+            // for them. The ring buffers keep the records that come later.
             await_got("3000 packets", &|got| got.numbers.len() >= 3000)?;
             stage.kill(1)?;
             stage.send(3000..4000)?;

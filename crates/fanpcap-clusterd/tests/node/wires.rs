@@ -44,7 +44,7 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         stage.await_output(0, "loaded topology")?;
         stage.send(0..500)?;
         analyzer.await_delivered(500)?;
-        // After its restart, the node has a certificate of another authority.
+        // The node restarts with a certificate of an authority that the analyzer does not trust.
         stage.kill(0)?;
         certify(&stage, "other")?;
         stage.start(0)?;

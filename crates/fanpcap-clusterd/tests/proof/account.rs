@@ -61,7 +61,7 @@ impl Line {
         value.with_context(|| format!("no number {name:?} in {self}"))
     }
 
-    /// The least and the greatest value of a figure.
+    /// The least and the greatest value of the account's figure `name`.
     pub(crate) fn span(&self, name: &str) -> Result<(i64, i64)> {
         let end = |which: &str| self.0[name][which].as_i64();
         let span = end("least").zip(end("most"));
@@ -74,7 +74,7 @@ impl Line {
         nodes.iter().find(|it| it["node"] == node)?["verdict"].as_str()
     }
 
-    /// A count of a live node.
+    /// The figure `name` of one live node.
     pub(crate) fn of_node(&self, node: &str, name: &str) -> Option<i64> {
         let nodes = self.0["nodes"].as_array()?;
         nodes.iter().find(|it| it["node"] == node)?[name].as_i64()
@@ -108,7 +108,8 @@ impl Line {
             let mut value = line.0.clone();
             value["time"] = Value::Null;
             value["apart"] = Value::Null;
-            // The history of a blind port contains a time that differs between two lines.
+            // Ignores the history, because the entry of a blind port contains a time that changes
+            // from line to line.
             value["history"] = Value::Null;
             value
         };

@@ -13,9 +13,9 @@ use crate::wire::Sender;
 /// Nodes send their packets to the analyzer by TCP, so the analyzer acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// Waits until the analyzer reports the node's port. Asserts that the number of packets missing in
-/// the files is the number that the analyzer reports as lost. On a busy machine other ports may
-/// lose packets too, and are then reported too.
+/// Waits until the analyzer reports this verdict on the node's port. Asserts that the number of
+/// packets missing in the files is the number that the analyzer reports as lost. On a busy machine
+/// other ports may lose packets too, and are then reported too.
 fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<Line> {
     let named = |line: &Line, node| {
         let found = line.verdict(&id(node));
@@ -26,7 +26,7 @@ fn assert_named(stage: &Stage, node: usize, verdict: &str) -> Result<Line> {
     let truth = stage.truth(&line)?;
     println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
     ensure!(truth.doubles == 0, "{truth:?}");
-    ensure!(truth.missed > 0, "the node lacks packets of its own");
+    ensure!(truth.missed > 0, "packets must be missing in the files");
     ensure!(line.is("lost", truth.missed), "{truth:?}: {line}");
     Ok(line)
 }
@@ -69,8 +69,8 @@ mod long {
         .unwrap();
     }
 
-    /// A port of another link shows packets that no other node sees. Here these packets belong to a
-    /// few flows, so they are in few buckets at any packet rate.
+    /// A port of another link shows packets that no other node sees. In this test these packets
+    /// belong to a few flows, so they fall into a few buckets, however many packets there are.
     #[test]
     #[ignore = "needs root: namespaces, XDP"]
     fn a_wrong_port_is_named() {

@@ -31,7 +31,7 @@ pub(super) enum RegistrationState {
     Taken(Duration),
 }
 
-/// A node's lease and keys in etcd. Each round stores what has changed.
+/// A node's lease and keys in etcd. Each round stores the values that etcd does not have.
 #[derive(Debug)]
 pub(super) struct Registration {
     lease: Lease,
@@ -41,7 +41,8 @@ pub(super) struct Registration {
     rounds: u32,
     taken_since: Option<Instant>,
     is_outside: bool,
-    /// Whether the node has noted in etcd that another machine has its id.
+    /// Whether this node has stored a key in etcd which says that another machine has this node's
+    /// id.
     has_noted: bool,
 }
 
@@ -119,7 +120,8 @@ impl Registration {
         })
     }
 
-    /// While another machine has the node's id, stores a key for commands that show the cluster.
+    /// While another machine has this node's id, stores this node's announcement under a key of its
+    /// own, for commands that show the cluster.
     pub(super) fn note_clone(&mut self, refusal: Option<Refusal>) -> Result<(), CallError> {
         let is_clone = refusal == Some(Refusal::TakenId);
         let Some((announcement, lease)) = self.said.wanted.zip(self.lease.id) else {

@@ -158,7 +158,8 @@ fn keys_that_somebody_deletes_are_written_again() -> Result<()> {
             view.leads && acknowledged == Some(first)
         };
         await_view(&mut leader, "all of it", is_whole)?;
-        // Stores the value that a backup from before the node's last acknowledgement would have.
+        // Stores an older acknowledgement, as if etcd had been restored from a backup that was made
+        // before the node's last acknowledgement.
         etcd.ctl(&["put", "--ignore-lease", "/fanpcap/lab/ack/00000007", "1"])?;
         await_view(&mut leader, "the old acknowledgement", |view| {
             view.live[0].acknowledged == Some(Revision(1))
@@ -218,8 +219,7 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
     })
 }
 
-/// The coordinator `first` stands for election first, and a coordinator of a later version stands
-/// second.
+/// The coordinator `first` stands for election before a coordinator of a later version.
 #[test]
 #[ignore = "needs root: a network namespace"]
 fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<()> {

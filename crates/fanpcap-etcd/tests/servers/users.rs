@@ -67,7 +67,7 @@ fn roles_suffice_and_tokens_are_renewed_when_etcd_restarts() -> Result<()> {
             let acknowledged = view.live.first().and_then(|one| one.acknowledged);
             acknowledged == Some(first) && view.desired.drained.contains(&NODE)
         })?;
-        // The members keep tokens only in memory. After their restart, no token is valid.
+        // etcd's members keep tokens only in memory. After their restart, no token is valid.
         for index in 0..3 {
             etcd.kill(index)?;
         }

@@ -10,10 +10,10 @@ use crate::digest::{PAYLOAD, V4, V6};
 const LINK: usize = 14;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
-/// Number of payload bytes that are read: the hashed payload is read in whole words.
+/// Number of payload bytes that are read, rounded up because the BPF program reads whole words.
 const READ: usize = PAYLOAD.next_multiple_of(4);
 
-/// `number` as the machine loads it from a header without a byte swap.
+/// The value that the BPF program reads from a header that contains `number`, without a byte swap.
 pub(super) fn raw(number: u16) -> i32 {
     i32::from(number.to_be())
 }

@@ -16,8 +16,9 @@ const HEADER: i16 = -96;
 const LEN: i16 = -104;
 
 impl Program {
-    /// If the nodes select by identification, and the packet has one, jumps to `keyed` with its
-    /// hash in r8. Counts packets that lack the fields of the selection's key.
+    /// If the nodes select by identification and the packet has an identification, jumps to `keyed`
+    /// with the hash of the identification in r8. Counts packets that lack the fields of the
+    /// selection's key.
     pub(super) fn own_key(&self, asm: &mut Assembler, keyed: Label) {
         let [none, ip] = asm.labels();
         match self.selection.key {

@@ -22,7 +22,7 @@ fn met_at(begin: u64, sequences: &[usize]) -> Analyzer {
 fn a_session_that_began_before_the_analyzer_begins_with_the_first_batch_seen() {
     let counters = met_at(BEGIN - MS, &[20, 21, 23, 19]).counters();
     assert_eq!((counters.batches, counters.export_lost), (4, 2));
-    // If the session began after the analyzer, the batches 0 to 18 count as lost too.
+    // If the session began after the analyzer's start, the batches 0 to 18 count as lost too.
     let counters = met_at(0, &[20, 21, 23, 19]).counters();
     assert_eq!((counters.batches, counters.export_lost), (4, 19 * 2 + 2));
 }
@@ -35,7 +35,8 @@ fn a_topology_that_was_missed_between_two_looks_fences_nobody() {
     analyzer
         .take(&Batch::decode(&bytes).unwrap(), BEGIN - 900 * MS)
         .unwrap();
-    // The analyzer never got revision 2, a union: it ended before the analyzer looked.
+    // The analyzer never got revision 2, because this union ended before the analyzer read the
+    // topology again.
     analyzer.follow(Revision(3), topology(1, None));
     analyzer.know(BEGIN + 900 * MS);
     let bytes = batch(NEW, 2, &[record(BEGIN, true, b"new owner's")]);

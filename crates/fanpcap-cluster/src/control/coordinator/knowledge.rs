@@ -1,4 +1,5 @@
-//! What a coordinator knows, sends to standbys, and stores for the time after a restart.
+//! What a coordinator knows of the cluster, sends to standbys, and stores in a file for its next
+//! start.
 
 use super::super::body::State;
 use super::super::term::Term;
@@ -8,15 +9,18 @@ use crate::topology::Topology;
 /// What a coordinator knows of the cluster.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    /// The state that standbys get, with the nodes as of the last synchronisation of standbys.
+    /// The state that standbys get. Its list of nodes is as old as the last synchronisation of the
+    /// standbys.
     pub(super) state: State,
     /// The term and the number of the state that was last stored.
     stored: (Term, u32),
-    /// The number of the next list to send. Unlike the state's number, this number only grows.
+    /// The number of the newest list of AVPs that the coordinator sends. Unlike the state's number,
+    /// this number only grows.
     pub(super) transfers: u32,
-    /// The number of the list of AVPs that carries the topology.
+    /// The number of the list of AVPs in which nodes get the topology.
     pub(super) topologys: u32,
-    /// The newest topology that others have and this version can't read.
+    /// The newest topology that another participant has, if this coordinator's version can't read
+    /// it.
     pub(super) unread: Option<Revision>,
 }
 
@@ -42,7 +46,7 @@ impl Knowledge {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
     }
 
-    /// The revision of the newest topology that others have, if this version can't read it.
+    /// The revision of the unread topology, if it is newer than the coordinator's own topology.
     pub(super) fn unreadable(&self) -> Option<Revision> {
         self.unread.filter(|unread| Some(*unread) > self.revision())
     }

@@ -23,7 +23,7 @@ fn a_filter_waits_for_the_end_of_capture_mode() {
     lab.run(2000);
     assert_eq!(lab.changes, []);
     assert_eq!(lab.notes, [Condition::Unfiltered(vec![NodeId(2)])]);
-    // The topology has no filter now. The cluster still changes it when node 3 dies.
+    // The topology has no filter now. The cluster still changes the topology when node 3 dies.
     lab.lose(3);
     lab.run(2000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);

@@ -1,10 +1,11 @@
 //! Finds which topologies were in force at each time, even if coordinators can't hear each other.
 //!
-//! Each topology replaces one that its coordinator knew. In a **fork**, two topologies replace the
-//! same one, or a coordinator that knows no topology writes a first one again. No rule leads from
-//! one branch of a fork to the other. So the test judges captured packets by the newest topology of
-//! each branch that a node follows. If all nodes change to another branch at once, both branches
-//! are in force at that time.
+//! A coordinator that writes a topology replaces the newest topology that it knows. In a **fork**,
+//! two topologies replace the same topology, or a coordinator that knows no topology writes another
+//! topology that replaces none. Topologies of one branch are no successors of the topologies of the
+//! other branch. So the test judges captured packets by the newest topology of each branch that a
+//! node follows. If all nodes change from one branch to another at the same moment, both branches
+//! are in force at that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,9 @@ pub(crate) struct Written {
     pub(crate) topology: Box<Topology>,
 }
 
-/// Returns from when on which topologies were in force, as indices in `written`. A topology is in
-/// force if a node captures by it, and no node captures by a later topology of its branch.
+/// Returns which topologies were in force, as indices in `written`, and from which times on. A
+/// topology is in force if a node captures by it, and no node captures by a later topology of its
+/// branch.
 pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>, Broken> {
     let family = Family::new(written)?;
     let times = machines.iter().flat_map(|machine| &machine.segments);
@@ -50,9 +52,9 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
     Ok(eras)
 }
 
-/// Returns the times at which a restarted machine captured by an older topology than before its
-/// restart. A coordinator that is cut off knows no newer topology. Missed packets of the machine's
-/// buckets at these times are allowed.
+/// Returns the times at which a machine, after a restart, captured by an older topology than before
+/// the restart. A coordinator that is cut off knows no newer topology. Missed packets of the
+/// machine's buckets at these times are allowed.
 pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Broken> {
     let family = Family::new(written)?;
     let mut spans = Spans::new();
@@ -100,8 +102,8 @@ impl Family {
         self.places.get(&assignment.revision).copied()
     }
 
-    /// The topologies in `before` on branches that no node follows any more: each is neither an
-    /// ancestor nor a descendant of a topology in `heads`.
+    /// The topologies in `before` that are neither ancestors nor descendants of a topology in
+    /// `heads`: no node follows their branches any more.
     fn left(&self, before: &[usize], heads: &[usize]) -> Vec<usize> {
         let is_kin = |one: usize, other: usize| {
             one == other || self.comes_from(one, other) || self.comes_from(other, one)

@@ -39,7 +39,7 @@ enum CollectorSocket {
 enum UdpState {
     Reachable,
     Unreachable,
-    /// Templates were sent at this time. A refusal may still come.
+    /// Templates were sent at this time. The collector's machine may still refuse them by ICMP.
     Probed(Duration),
 }
 
@@ -176,7 +176,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
     match wait::wait(Some(stream.as_fd()), None, Some(Duration::ZERO)) {
         Ok(woken) if woken.socket == 0 => false,
         Ok(_) => stream.read(&mut bytes).map_or(true, |count| count == 0),
-        // The next write returns the same error.
+        // The caller's next write to the connection returns this error.
         Err(_) => false,
     }
 }

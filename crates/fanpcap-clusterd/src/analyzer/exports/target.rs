@@ -1,4 +1,4 @@
-//! The targets of exports, as the command line names them.
+//! Parses the targets of exports: the values of the analyzer's option `--export`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 

@@ -2,7 +2,7 @@
 //!
 //! A killed analyzer may have written packets that it had not acknowledged. Nodes send these
 //! packets again. So this analyzer reads the end of the existing files, and does not write packets
-//! again that it finds there.
+//! that it finds there.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,8 @@ use zstd::stream::read::Decoder;
 use super::kept::{COMPRESSED, ours};
 use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
-/// Maximum number of bytes read: more than an analyzer writes between two acknowledgements.
+/// Maximum number of bytes that are read from the files, more than an analyzer writes between two
+/// acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
 /// For this many nanoseconds after the first packet, nodes may repeat unacknowledged batches.
@@ -34,7 +35,8 @@ pub(super) struct WrittenPackets {
     hasher: RandomState,
     /// How often each packet is in the files, by the packet's hash.
     packets: HashMap<u64, u32>,
-    /// Until when nodes may send the packets again; 0 if no packet has come yet.
+    /// Until when nodes may send packets again that are in the files, in nanoseconds since 1970; 0
+    /// if no packet has come yet.
     until: u64,
 }
 
@@ -121,7 +123,8 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
         if read == 0 {
             break;
         }
-        // Keeps three bytes more than `room`, because up to three bytes are cut off the end below.
+        // Keeps three bytes more than `room`, because `truncate` after the loop removes up to three
+        // bytes.
         bytes.drain(..bytes.len().saturating_sub(room.saturating_add(3)));
     }
     bytes.truncate(bytes.len() - length % 4);
@@ -272,8 +275,8 @@ mod tests {
                 .collect();
             let bytes_of_whole: usize = whole.iter().map(|(_, mark)| mark[1] - mark[0]).sum();
             let read: Vec<u64> = packets(&bytes[begin..end]).map(|(stamp, ..)| stamp).collect();
-            // Without the file's beginning, blocks are recognized only if together they are longer
-            // than any single block can be.
+            // If the read bytes do not include the file's beginning, blocks are recognized only if
+            // together they are longer than any single block can be.
             if begin == 0 || bytes_of_whole > BLOCK {
                 let expected: Vec<u64> = whole.into_iter().rev().map(|(stamp, _)| stamp).collect();
                 prop_assert_eq!(read, expected);

@@ -223,8 +223,9 @@ impl Collector {
         Ok(Self { kind, dir, program })
     }
 
-    /// Waits until the collector has read everything that was sent: its socket's queue is empty. If
-    /// the collector writes while it runs, its file must also have the expected sums.
+    /// Waits until the queue of the collector's socket is empty, so the collector has read
+    /// everything that was sent. If the collector writes while it runs, its file must also have the
+    /// expected sums.
     pub(super) fn await_read(&self, expected: &Sums) -> Result<()> {
         let kind = self.kind;
         if kind != Kind::Ipfix {

@@ -47,7 +47,7 @@ fn the_oldest_go_until_each_limit_holds() {
         assert_eq!(kept.removed, RemovedFiles { files, bytes });
     };
     is_left(Retention::default(), &all);
-    // The file that will be written next counts as one of the three.
+    // The setting keeps three files, one of which is the file that will be written next.
     is_left(keeping(Some(3), None, None), &[4, 5]);
     is_left(keeping(Some(1), None, None), &[]);
     is_left(keeping(None, Some(500), None), &all);
