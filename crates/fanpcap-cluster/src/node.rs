@@ -1,5 +1,4 @@
-//! A capture node's decisions: which table the node loads next, and which topologies it
-//! acknowledges.
+//! A capture node decides which table it loads next, and which topologies it acknowledges.
 //!
 //! A node is fail-static: it changes its captured buckets for one reason only, a valid topology
 //! that is newer than its own. Without an engine, after a refusal, or if a topology is not valid,
@@ -62,8 +61,7 @@ pub enum NodeNotice {
     Older {
         /// The offered topology.
         offered: Revision,
-        /// The newest topology that the node accepted: the node captures by this topology, or loads
-        /// its table.
+        /// The newest topology that the node accepted, which it has loaded or is loading.
         newest: Revision,
     },
     /// The topology is not valid, so no node can follow it.

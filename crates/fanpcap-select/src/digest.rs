@@ -1,5 +1,4 @@
-//! Defines which parts of a packet go into the hash of the packet's content. Routers do not change
-//! these parts.
+//! Defines which parts of a packet the content hash covers. Routers do not change these parts.
 
 use fanpcap_wire::{Frame, Header, Layers};
 

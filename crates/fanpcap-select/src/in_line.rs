@@ -31,8 +31,8 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// For each kind of frame, how many announced numbers are stored. A number's index is its frame's
-/// sequence modulo 64.
+/// How many numbers of each [`Kind`] are stored. A number's index is its frame's sequence modulo
+/// 64.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.
@@ -59,8 +59,7 @@ pub struct InLine {
     pub number: u64,
 }
 
-/// The numbers that were announced for beacons and updates, each at the index of its frame's
-/// sequence; 0 where no number is announced.
+/// The announced numbers of beacons and of updates, by sequence; 0 where no number is announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
     beacons: [u64; NUMBERS],

@@ -46,8 +46,8 @@ pub mod control {
     /// Both tables, each with one byte for each bucket: [`crate::Claim`].
     pub const TABLES: usize = 4096;
     /// 64 bits for each bucket, which only the agent uses. To get the number of the bucket's
-    /// packets that this node has captured, modulo 2^64, add the counts of each table whose claims
-    /// give the bucket to this node.
+    /// packets that this node has captured, modulo 2^64, add to this value the counts of each table
+    /// whose claims give the bucket to this node.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
     /// Like [`SUMS`], but only for packets that this node captured in a union while it shared the
     /// bucket with another node.
@@ -159,10 +159,10 @@ impl Lanes {
         }
     }
 
-    /// Returns the lanes of each device. `queues` has each device's number of receive queues. All
-    /// devices use the same maps, but their queues have different lanes. If a device has 0 queues
-    /// in this list, no queue of any device has a lane of its own. Lanes that one device does not
-    /// need go to the other devices.
+    /// Returns the lanes of devices that have these numbers of receive queues. All devices use the
+    /// same maps, but their queues have different lanes. If a device has 0 queues in this list, no
+    /// queue of any device has a lane of its own. Lanes that one device does not need go to the
+    /// other devices.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
         let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
         if queues.contains(&0) {

@@ -93,8 +93,7 @@ impl Keyed for Program {
             asm.alu(Op::Add, R8, 1);
             asm.jump(keyed);
         }
-        // A frame that looks like a coordinator's must not count as a turn on any node, because
-        // some nodes may accept it as a coordinator's.
+        // Another node may accept this frame as a coordinator's, so no node may count it as a turn.
         asm.bind(by_headers);
     }
 

@@ -26,8 +26,7 @@ pub struct Counters {
     pub ahead: u64,
     /// Milliseconds whose records waited for less time than they should, because memory was short.
     pub hurried: u64,
-    /// Batches of another cluster, and batches so old that the analyzer can't find out whether they
-    /// came before.
+    /// Batches of another cluster, and batches too old to be recognized as repeats.
     pub refused_batches: u64,
     /// Batches that were refused because the analyzer had the maximum number of nodes or sessions.
     pub crowded_batches: u64,

@@ -59,8 +59,7 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// Buffers of delivered slots. A slot does not keep its buffer, because the buffer would never
-    /// become smaller.
+    /// Buffers of delivered slots. A buffer never shrinks, so no slot keeps its buffer.
     spare: Vec<TimeSlot>,
     /// The first slot that is not delivered yet.
     due: u64,
@@ -85,7 +84,6 @@ impl Timeline {
         self.bytes
     }
 
-    /// The number of delivered slots.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
@@ -140,9 +138,8 @@ impl Timeline {
         }
     }
 
-    /// Delivers the records that are older than `time`. If `time` is further from the first slot's
-    /// time than all slots together cover, delivers all records, and makes the slot of `time` the
-    /// first slot.
+    /// Delivers the records that are older than `time`. If `time` is further from the first slot
+    /// than all slots cover, delivers all records, and makes `time` the time of the first slot.
     pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {

@@ -63,9 +63,8 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether a message of this type describes its sender's present state, so that a newer message
-    /// replaces an older one. Without this rule, a delayed heartbeat could restore a node's old
-    /// weight.
+    /// Whether a message of this type shows its sender's present state, and so replaces older
+    /// messages of the type. Otherwise a delayed heartbeat could restore a node's old weight.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,

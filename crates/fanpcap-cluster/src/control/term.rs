@@ -33,8 +33,8 @@ impl Term {
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))
     }
 
-    /// Whether a receiver that knows the term `known` may believe this term. A term whose round is
-    /// far ahead is not plausible: it would leave too few greater terms.
+    /// Whether a receiver that knows the term `known` accepts this term. A term whose round is far
+    /// ahead is not accepted, because it would leave too few greater terms.
     pub fn is_plausible(self, known: Self) -> bool {
         self.round() <= known.round().saturating_add(AHEAD).min(LAST - 1)
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The verdict on a node's port, by the counts of other nodes in the last five minutes. The order
-/// is from the best port to the worst port.
+/// The verdict on a node's port, by the counts of other nodes in the last five minutes. The
+/// variants are in order from the best port to the worst port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// The port sees the same traffic as the other ports.

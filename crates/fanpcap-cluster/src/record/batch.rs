@@ -194,8 +194,7 @@ impl BatchBuilder {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }
 
-    /// The number of records in all batches that have ended. Records that still wait are not
-    /// counted.
+    /// The number of records in all batches that have ended, without the records that still wait.
     pub fn first(&self) -> u64 {
         self.origin.first
     }
@@ -206,8 +205,7 @@ impl BatchBuilder {
     }
 
     /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
-    /// empty batch is shortened. If the record begins a new batch, returns the finished previous
-    /// batch.
+    /// empty batch is shortened. If the record begins a new batch, returns the previous batch.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

@@ -45,7 +45,6 @@ impl EmbeddedOperator {
         }
     }
 
-    /// Sends a request to the active coordinator, and returns its reply.
     fn ask(&self, request: Request) -> Result<Reply> {
         let me = Peer {
             role: Role::Operator,

@@ -29,8 +29,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest time that a record waits for its batch to become full.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// How many marks keep their topologies in the thread's memory, because records with these marks
-/// may still be in the ring buffers.
+/// The number of marks that are remembered, because the ring buffers may still have their records.
 const MARKS: usize = 64;
 
 /// A message to the thread that ships records.
@@ -146,8 +145,7 @@ impl Worker {
         self.shipper.close();
     }
 
-    /// Ships the batches that are not full. Empty batches carry the revision of the node's newest
-    /// topology.
+    /// Ships incomplete batches. Empty batches have the revision of the node's newest topology.
     fn flush(&mut self) {
         let newest = self
             .marks
@@ -204,8 +202,7 @@ impl Worker {
     }
 }
 
-/// Remembers the topology of a mark. If loading the topology's table fails, another topology gets
-/// the same mark.
+/// Remembers the topology of a mark. If loading the table fails, another topology gets the mark.
 fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision) {
     marks.retain(|(known, _)| *known != mark);
     marks.push_front((mark, revision));

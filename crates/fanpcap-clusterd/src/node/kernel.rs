@@ -129,7 +129,6 @@ impl Kernel {
         mapped.context("mapping the ring buffers")
     }
 
-    /// When the counters began at 0, in nanoseconds since 1970.
     pub(crate) fn since(&self) -> u64 {
         let set = self.devices.first().and_then(|it| it.state.set);
         set.map_or(0, |set| set.since)
@@ -157,7 +156,6 @@ impl Kernel {
         devices.flat_map(vlan_tags::takers).collect()
     }
 
-    /// Messages to the operator about devices with more queues than lanes.
     pub(crate) fn crowded(&self) -> Vec<String> {
         let queues = self.queues();
         let lanes = Lanes::of_devices(&queues);

@@ -63,12 +63,10 @@ impl Secured {
     /// Sends TLS's close_notify: the other side learns that no more data follows.
     pub(super) fn close(&mut self) {
         lock(&self.session).send_close_notify();
-        // On a broken connection this send fails, which need not be reported because the connection
-        // ends here.
+        // The connection ends here, so the error of a broken connection is not reported.
         let _ = self.send(&[]);
     }
 
-    /// The reading end of the connection.
     pub(super) fn reader(&self) -> io::Result<Reader> {
         Ok(Reader {
             stream: self.stream.try_clone()?,
@@ -85,8 +83,8 @@ impl Read for Reader {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
-            // Reads from the socket without locking the TLS session, because the writing thread
-            // needs the session at the same time.
+            // Reads without the session's lock, because the writing thread needs the lock
+            // meanwhile.
             let length = self.stream.read(&mut bytes)?;
             let mut rest = &bytes[..length];
             let mut session = lock(&self.session);

@@ -76,11 +76,9 @@ pub(super) struct ShippingThread {
     /// How many of `waiting` were sent over the present connection.
     sent: usize,
     connection: Option<Connection>,
-    /// The time of the next attempt to connect.
     next_try: Instant,
     /// The number of failed attempts since an analyzer last accepted a connection.
     failed: u32,
-    /// When the present connection was made.
     connected: Instant,
     /// The number of the first batch that the analyzer lacked, and when this number last changed.
     heard: (u64, Instant),
@@ -108,9 +106,9 @@ impl ShippingThread {
         }
     }
 
-    /// Sends batches until the queue is dropped, and then the remaining batches. If the queue has
-    /// set `ends`, the thread gives up the remaining batches [`PATIENCE`] after the queue was
-    /// dropped. Returns the number of unacknowledged records.
+    /// Sends batches until the queue is dropped, and then the remaining batches. If the queue set
+    /// `ends`, gives up the remaining batches after [`PATIENCE`]. Returns the number of
+    /// unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;

@@ -41,8 +41,7 @@ pub(super) struct Registration {
     rounds: u32,
     taken_since: Option<Instant>,
     is_outside: bool,
-    /// Whether this node has stored a key in etcd which says that another machine has this node's
-    /// id.
+    /// Whether etcd has this node's note that another machine uses the same id.
     has_noted: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What a coordinator knows of the cluster, sends to standbys, and stores in a file for its next
-//! start.
+//! What a coordinator knows of the cluster, sends to standbys, and stores for its next start.
 
 use super::super::body::State;
 use super::super::term::Term;
@@ -9,18 +8,15 @@ use crate::topology::Topology;
 /// What a coordinator knows of the cluster.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    /// The state that standbys get. Its list of nodes is as old as the last synchronisation of the
-    /// standbys.
+    /// The state that standbys get. Its nodes are as old as the last synchronisation of standbys.
     pub(super) state: State,
     /// The term and the number of the state that was last stored.
     stored: (Term, u32),
-    /// The number of the newest list of AVPs that the coordinator sends. Unlike the state's number,
-    /// this number only grows.
+    /// The number of the newest list of AVPs. Unlike the state's number, this number only grows.
     pub(super) transfers: u32,
     /// The number of the list of AVPs in which nodes get the topology.
     pub(super) topologys: u32,
-    /// The newest topology that another participant has, if this coordinator's version can't read
-    /// it.
+    /// The newest topology that another participant has, if this version can't read it.
     pub(super) unread: Option<Revision>,
 }
 
@@ -46,7 +42,7 @@ impl Knowledge {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
     }
 
-    /// The revision of the unread topology, if it is newer than the coordinator's own topology.
+    /// The revision of `unread`, if that topology is newer than the coordinator's own topology.
     pub(super) fn unreadable(&self) -> Option<Revision> {
         self.unread.filter(|unread| Some(*unread) > self.revision())
     }

@@ -103,7 +103,7 @@ impl Family {
     }
 
     /// The topologies in `before` that are neither ancestors nor descendants of a topology in
-    /// `heads`: no node follows their branches any more.
+    /// `heads`. No node follows their branches any more.
     fn left(&self, before: &[usize], heads: &[usize]) -> Vec<usize> {
         let is_kin = |one: usize, other: usize| {
             one == other || self.comes_from(one, other) || self.comes_from(other, one)

@@ -43,7 +43,6 @@ enum UdpState {
     Probed(Duration),
 }
 
-/// The result of [`CollectorConnection::connect`].
 pub(super) enum Outcome {
     Unchanged,
     /// There is a new TCP connection, which needs the templates.

@@ -13,7 +13,6 @@ pub(in crate::analyzer) struct Target {
     pub(super) form: Form,
 }
 
-/// The schemes of targets.
 const SCHEMES: [(&str, Transport, Form); 4] = [
     ("ipfix://", Transport::Udp, Form::Sections),
     ("ipfix+tcp://", Transport::Tcp, Form::Sections),

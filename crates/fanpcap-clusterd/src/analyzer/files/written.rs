@@ -17,8 +17,7 @@ use zstd::stream::read::Decoder;
 use super::kept::{COMPRESSED, ours};
 use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
-/// Maximum number of bytes that are read from the files, more than an analyzer writes between two
-/// acknowledgements.
+/// Maximum number of bytes read. An analyzer writes fewer bytes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
 /// For this many nanoseconds after the first packet, nodes may repeat unacknowledged batches.
@@ -123,8 +122,7 @@ fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
         if read == 0 {
             break;
         }
-        // Keeps three bytes more than `room`, because `truncate` after the loop removes up to three
-        // bytes.
+        // Keeps three bytes more than `room`, because `truncate` below removes up to three bytes.
         bytes.drain(..bytes.len().saturating_sub(room.saturating_add(3)));
     }
     bytes.truncate(bytes.len() - length % 4);
