@@ -68,7 +68,7 @@ pub enum NodeNotice {
     Bad(Revision, TopologyError),
     /// Two topologies have the same revision. The node keeps the first one.
     Ambiguous(Revision),
-    /// The node is not in the topology, and captures nothing by it.
+    /// The topology does not contain the node, so the node captures nothing.
     Unseated(Revision),
     /// The cluster does not take the node. The node keeps its topology.
     Refused(Refusal),

@@ -173,8 +173,8 @@ impl Client {
     /// value only if the key does not exist.
     ///
     /// # Errors
-    /// Fails if no endpoint answers in time, or etcd refuses the call. The value may be stored
-    /// nevertheless, but it never replaces a later value.
+    /// Fails if no endpoint answers in time, or etcd refuses the call. After an error, etcd may
+    /// have stored the value nevertheless, but never over a later value.
     pub fn replace(
         &self,
         key: &[u8],

@@ -67,7 +67,8 @@ impl Client {
     }
 }
 
-/// A lease that is renewed. If the lease was lost, a new lease is granted.
+/// A lease in etcd, which a node or a coordinator keeps alive. If the lease was lost, a new lease
+/// is granted.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) client: Arc<Client>,

@@ -25,7 +25,8 @@ impl Template {
         fixed.map(|field| usize::from(field.1)).sum()
     }
 
-    /// The set id for this template: options templates have another set than data templates.
+    /// The set id for this template, because options templates have another set than data
+    /// templates.
     fn set(&self) -> u16 {
         if self.scope == 0 {
             TEMPLATE_SET

@@ -147,7 +147,7 @@ impl Announced {
         }
     }
 
-    /// Returns whether the frame's number was announced. If so, removes the number, so that the
+    /// Returns whether the frame's number was announced. Removes an announced number, so that its
     /// frame is accepted only once.
     pub fn take(&mut self, kind: Option<Kind>, frame: &InLine) -> bool {
         let numbers = match kind {

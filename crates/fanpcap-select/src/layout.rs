@@ -74,8 +74,8 @@ pub mod counts {
 
     /// Bytes of one table's counters of 16 bits: one counter of packets for each bucket.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
-    /// Bytes of a lane's counters of 16 bits, for both tables. They are at the beginning of the
-    /// row. Only lanes with a queue of their own have these counters.
+    /// Bytes of a lane's counters of 16 bits, for both tables. These counters are at the beginning
+    /// of the row. Only lanes with a queue of their own have these counters.
     pub const SHORT_LANE: usize = 2 * SHORT_TABLE;
     /// The number of a counter's lowest bits that wrap to 0 at each half turn.
     pub const HALF: u32 = 15;

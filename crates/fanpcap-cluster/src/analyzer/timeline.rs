@@ -1,12 +1,13 @@
 //! Holds records back for a while and delivers them in the order of their stamps.
 //!
-//! Time is divided into slots of about a millisecond. A slot is sorted when it is due.
+//! Time is divided into slots of about a millisecond. The records of a slot are sorted when the
+//! slot is due.
 
 use crate::record::Record;
 
 const SLOT_BITS: u32 = 20;
 
-/// The number of slots. Together they cover 4.3 seconds.
+/// The number of slots. All slots together cover 4.3 seconds.
 const SLOTS: u64 = 4096;
 
 /// How many delivered slots keep their memory for later use.
@@ -94,7 +95,7 @@ impl Timeline {
         self.slots.iter().chain(&self.spare).filter(with).count()
     }
 
-    /// When the first slot begins that is not delivered. Records with earlier stamps are late.
+    /// The time at which the first undelivered slot begins. Records with earlier stamps are late.
     pub(super) fn due(&self) -> u64 {
         self.due << SLOT_BITS
     }

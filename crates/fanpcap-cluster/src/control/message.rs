@@ -28,7 +28,7 @@ kinds! {
     Accept = 2,
     /// The nodes, and which node owns which buckets.
     TopologyUpdate = 3,
-    /// A node is alive. The paper has no types of messages with the number 16 or a greater number.
+    /// A node is alive. The paper defines no message types with numbers from 16 on.
     Heartbeat = 16,
     /// The coordinator refuses a node.
     Refuse = 17,

@@ -35,7 +35,7 @@ pub struct Origin {
     pub revision: Revision,
     /// The number of the batch in its session.
     pub sequence: u64,
-    /// The number of the batch's first record, counted from the start of the session.
+    /// How many records the session had before this batch.
     pub first: u64,
     /// The link type of the packets (`LINKTYPE_`).
     pub link: u16,

@@ -29,7 +29,7 @@ const SKEW: Time = 100_000;
 pub(crate) enum Broken {
     /// A packet is missed although its bucket's owner did not fail.
     Missed { bucket: usize, at: Time },
-    /// Two nodes capture a bucket by one topology, and do not mark their records.
+    /// Two nodes capture a bucket by the same topology, and do not mark their records.
     Unmarked { bucket: usize, revision: u64 },
     /// Packets are lost although no machine failed.
     Lost { bucket: usize, at: Time },
@@ -100,13 +100,14 @@ pub(crate) struct Verdict {
 pub(crate) enum End<'a> {
     /// The cluster's topology. `None` if there is no topology, or not exactly one leader.
     Stands(Option<&'a Topology>),
-    /// One coordinator leads. It knows no topology, and no live node with a weight. The cluster
-    /// never had a topology, or lost it with the coordinators' files and the nodes' tables.
+    /// One coordinator leads. The leader knows neither a topology nor a live node with a weight.
+    /// The cluster never had a topology, or the coordinators' files and the nodes' tables were all
+    /// lost.
     Nobody,
 }
 
-/// From the time `from` on, the topologies with the indices `heads` are in force. In a fork there
-/// are several.
+/// From the time `from` on, the topologies with the indices `heads` are in force. In a fork several
+/// topologies are in force.
 #[derive(Debug)]
 pub(crate) struct Era {
     pub(crate) from: Time,
@@ -255,8 +256,8 @@ fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
     tables
 }
 
-/// The owners of a bucket, with the begin and the end of their time. In a fork there may be
-/// several.
+/// The owners of a bucket, with the begin and the end of their time. In a fork a bucket may have
+/// several owners at one time.
 type Owners = Vec<(Time, Time, BTreeSet<u8>)>;
 
 fn owners(run: &Run<'_>, tables: &[Vec<u8>], bucket: usize) -> Owners {

@@ -15,7 +15,7 @@ pub(crate) const END: Time = 80 * SECOND;
 pub(crate) enum RunKind {
     /// Planned changes only: joins, drains, weights; agents and coordinators restart.
     Calm,
-    /// As `Calm`, and machines lose power while everything else works.
+    /// Planned changes as in `Calm`. Machines also lose power, but nothing else fails.
     Deaths,
     /// All kinds of events.
     Storm,

@@ -120,8 +120,8 @@ impl Kernel {
         }
     }
 
-    /// Maps the ring buffers, for one reader. In distribution mode there are no ring buffers. Also
-    /// maps the ring buffers of an earlier agent until its selections are replaced.
+    /// Maps the ring buffers, for one reader. In distribution mode there are no ring buffers. Until
+    /// the selections of an earlier agent are replaced, also maps their ring buffers.
     pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
         let all = self.selector().into_iter().chain(&self.left);
         let rings = all.flat_map(Selector::rings);
@@ -134,7 +134,7 @@ impl Kernel {
         set.map_or(0, |set| set.since)
     }
 
-    /// The device that no longer has the selection that an agent attached.
+    /// The first device from which the attached selection is gone, if any.
     pub(crate) fn lost(&self) -> Result<Option<&str>> {
         for it in &self.devices {
             if !it.is_attached()? {
@@ -186,8 +186,8 @@ impl Kernel {
 
     /// Prepares a table for `target`, which the next topology update in the mirrored stream puts
     /// into use. Until that update, the kernel selects as before; if the kernel had no BPF program,
-    /// it captures nothing. Returns `None` if another BPF program is needed, which must be loaded
-    /// at once.
+    /// it captures nothing. Returns `None` if the assignment needs another BPF program, which the
+    /// caller must load at once.
     pub(crate) fn prepare(
         &mut self,
         assignment: &Assignment,

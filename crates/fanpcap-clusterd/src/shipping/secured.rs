@@ -60,7 +60,7 @@ impl Secured {
         self.stream.write_all(&self.out)
     }
 
-    /// Sends TLS's close_notify: the other side learns that no more data follows.
+    /// Sends TLS's `close_notify`, so that the other side expects no more data.
     pub(super) fn close(&mut self) {
         lock(&self.session).send_close_notify();
         // The connection ends here, so the error of a broken connection is not reported.

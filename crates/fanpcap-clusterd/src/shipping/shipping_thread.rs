@@ -80,7 +80,8 @@ pub(super) struct ShippingThread {
     /// The number of failed attempts since an analyzer last accepted a connection.
     failed: u32,
     connected: Instant,
-    /// The number of the first batch that the analyzer lacked, and when this number last changed.
+    /// The number of the first batch that the analyzer lacked, and the time when this number last
+    /// changed.
     heard: (u64, Instant),
 }
 

@@ -53,8 +53,8 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
 }
 
 /// Returns the times at which a machine, after a restart, captured by an older topology than before
-/// the restart. A coordinator that is cut off knows no newer topology. Missed packets of the
-/// machine's buckets at these times are allowed.
+/// the restart. A coordinator that is cut off knows no newer topology. The proof allows that
+/// packets of the machine's buckets are missed at these times.
 pub(crate) fn stale(machine: &Machine, written: &[Written]) -> Result<Spans, Broken> {
     let family = Family::new(written)?;
     let mut spans = Spans::new();

@@ -20,7 +20,7 @@ use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 /// Maximum number of bytes read. An analyzer writes fewer bytes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 
-/// For this many nanoseconds after the first packet, nodes may repeat unacknowledged batches.
+/// For this many nanoseconds after its first packet, an analyzer expects repeated batches.
 const LONG: u64 = 600_000_000_000;
 
 /// Every block is shorter than this. So if consecutive blocks together are at least this long, they

@@ -167,7 +167,7 @@ fn space_that_the_file_system_shows_later_is_not_freed_twice() {
         assert_eq!({ freed }.free(free, 9), counted);
         assert_eq!({ freed }.free(free, 10), free);
     }
-    // The file system shows all of the freed space. Then new files take some of it.
+    // The file system shows all of the freed space. Then new files take some of the freed space.
     let mut shown = freed;
     for free in [1500, 1300, 900, 1200] {
         assert_eq!(shown.free(free, 9), free);
