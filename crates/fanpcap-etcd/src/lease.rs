@@ -67,8 +67,7 @@ impl Client {
     }
 }
 
-/// A lease in etcd, which a node or a coordinator keeps alive. If the lease was lost, a new lease
-/// is granted.
+/// A lease in etcd that its owner keeps alive. If the lease was lost, a new lease is granted.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) client: Arc<Client>,

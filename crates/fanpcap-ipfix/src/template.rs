@@ -25,8 +25,7 @@ impl Template {
         fixed.map(|field| usize::from(field.1)).sum()
     }
 
-    /// The set id for this template, because options templates have another set than data
-    /// templates.
+    /// The id of the set for templates, or of the set for options templates.
     fn set(&self) -> u16 {
         if self.scope == 0 {
             TEMPLATE_SET

@@ -31,8 +31,7 @@ pub const LEN: usize = 60;
 /// The length of the part of a frame that is used, in bytes.
 pub(crate) const USED: usize = 46;
 
-/// How many numbers of each [`Kind`] are stored. A number's index is its frame's sequence modulo
-/// 64.
+/// How many numbers of each [`Kind`] are kept. A number's index is its frame's sequence modulo 64.
 pub const NUMBERS: usize = 64;
 
 /// The purpose of a frame.

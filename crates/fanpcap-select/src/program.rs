@@ -27,8 +27,7 @@ pub enum Action {
     /// Passes the packets on to the host.
     Pass,
     /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if the map
-    /// is empty. Every packet costs more time than with [`Self::Pass`], even a packet of another
-    /// node.
+    /// is empty. Every packet costs more time than with `Pass`, even packets of other nodes.
     PassToNext,
     /// Writes the packets' first bytes into ring buffers, and drops the packets.
     Ship {

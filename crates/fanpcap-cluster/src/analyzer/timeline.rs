@@ -1,7 +1,6 @@
 //! Holds records back for a while and delivers them in the order of their stamps.
 //!
-//! Time is divided into slots of about a millisecond. The records of a slot are sorted when the
-//! slot is due.
+//! Time is divided into slots of about a millisecond. Records are sorted when their slot is due.
 
 use crate::record::Record;
 

@@ -41,8 +41,7 @@ impl AgentState {
         found.map(|(_, revision)| *revision)
     }
 
-    /// Notes that the table of the topology `revision` gets the mark `mark`. `current` is the mark
-    /// in use.
+    /// Notes that the table of `revision` has the mark `mark`. `current` is the mark in use.
     pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
         self.loaded.retain(|(known, _)| *known == current);
         self.loaded.push((mark, revision));

@@ -83,8 +83,7 @@ impl Read for Reader {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
-            // Reads without the session's lock, because the writing thread needs the lock
-            // meanwhile.
+            // Reads without the session's lock, because the writing thread needs the lock.
             let length = self.stream.read(&mut bytes)?;
             let mut rest = &bytes[..length];
             let mut session = lock(&self.session);

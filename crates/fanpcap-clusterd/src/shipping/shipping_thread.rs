@@ -80,8 +80,7 @@ pub(super) struct ShippingThread {
     /// The number of failed attempts since an analyzer last accepted a connection.
     failed: u32,
     connected: Instant,
-    /// The number of the first batch that the analyzer lacked, and the time when this number last
-    /// changed.
+    /// The first batch that the analyzer lacked, and the time when this number last changed.
     heard: (u64, Instant),
 }
 
@@ -119,8 +118,7 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // If the queue was dropped and did not set `ends`, the thread also gives up after
-            // [`PATIENCE`].
+            // Also if the queue did not set `ends`, the thread gives up after [`PATIENCE`].
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);
