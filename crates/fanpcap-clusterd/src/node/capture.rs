@@ -192,10 +192,7 @@ impl Worker {
                 Err(corrupt) => {
                     self.corrupt += 1;
                     if self.corrupt.is_power_of_two() {
-                        say(&format!(
-                            "ring buffer: {corrupt}; {} errors so far",
-                            self.corrupt
-                        ));
+                        say(&format!("ring buffer: {corrupt} ({} times)", self.corrupt));
                     }
                 }
             }

@@ -298,7 +298,10 @@ impl Kernel {
             let others = others.filter(|(_, had)| !had);
             others.fold(error, |error, (device, _)| match device.withdraw() {
                 Ok(()) => error,
-                Err(other) => error.context(format!("a device keeps its selection: {other:#}")),
+                Err(other) => {
+                    let name = &device.device.name;
+                    error.context(format!("{name} keeps the new selection: {other:#}"))
+                }
             })
         })
     }
