@@ -143,7 +143,7 @@ pub struct Txn {
     /// Whether all conditions were true.
     #[serde(default)]
     pub succeeded: bool,
-    /// The store's revision. Keys that the transaction wrote have this mod revision.
+    /// The store's revision. Keys that the transaction wrote have this revision as mod revision.
     #[serde(rename = "header", deserialize_with = "json::revision")]
     pub revision: i64,
     /// The contents that each [`Operation::Get`] read, in the order of the operations.
@@ -205,7 +205,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no endpoint answers in time, or etcd refuses the call. etcd may have done the
-    /// transaction. A call can be repeated if `then` makes one of `conditions` false.
+    /// transaction. A repeated call is safe if `then` makes one of `conditions` false.
     pub fn txn(
         &self,
         conditions: &[Compare],

@@ -1,4 +1,4 @@
-//! Whatever value a key has in etcd, the view shows what it could read, or leaves the key out.
+//! Whatever bytes a key has in etcd, the view reads a valid value or leaves the key out.
 
 use fanpcap_cluster::{DesiredState, NodeId};
 use fanpcap_etcd::KeyValue;

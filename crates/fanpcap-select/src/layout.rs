@@ -34,7 +34,7 @@ pub mod control {
     /// this number: its other devices may receive copies of the beacon, which are dropped.
     pub const LAST_NUMBER: usize = LAST + 24;
     /// A change of one bucket's claim. An agent stores the change before making it, so that the
-    /// next agent can complete it. Only agents use its fields of 64 bits: 1 while the change is
+    /// next agent can complete it. Only agents use these fields of 64 bits: 1 while the change is
     /// incomplete, the claim's place in the tables, the new claim, and the bucket's new values in
     /// [`SUMS`] and [`SHARED`].
     pub const CHANGE: usize = 512;

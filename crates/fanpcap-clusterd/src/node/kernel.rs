@@ -40,7 +40,7 @@ pub(crate) struct Kernel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     pub(crate) mark: u32,
-    /// Whether preparing the table loaded a BPF program, because the kernel had none.
+    /// Whether the kernel had no BPF program, so that preparing the table loaded one.
     pub(crate) is_new: bool,
 }
 

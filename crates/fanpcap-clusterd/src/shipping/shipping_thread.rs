@@ -80,7 +80,8 @@ pub(super) struct ShippingThread {
     /// The number of failed attempts since an analyzer last accepted a connection.
     failed: u32,
     connected: Instant,
-    /// The first batch that the analyzer lacked, and the time when this number last changed.
+    /// The sequence of the first batch that the analyzer lacks, and when this sequence last
+    /// changed.
     heard: (u64, Instant),
 }
 
@@ -118,7 +119,7 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // Also if the queue did not set `ends`, the thread gives up after [`PATIENCE`].
+            // A thread whose queue was dropped gives up after [`PATIENCE`], even without `ends`.
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);

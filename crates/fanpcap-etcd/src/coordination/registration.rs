@@ -41,7 +41,7 @@ pub(super) struct Registration {
     rounds: u32,
     taken_since: Option<Instant>,
     is_outside: bool,
-    /// Whether etcd has this node's note that another machine uses the same id.
+    /// Whether a note in etcd says that another machine has this node's id.
     has_noted: bool,
 }
 

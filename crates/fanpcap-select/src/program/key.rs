@@ -114,7 +114,7 @@ fn v6(asm: &mut Assembler) {
     for at in (4..40).step_by(4) {
         copy(asm, HEADER + at, KEY + at - 4);
     }
-    // Routers change the hop limit, so the key has 0 in its place.
+    // Routers change the hop limit, so the key has 0 instead of the hop limit.
     asm.store(Width::Byte, R10, KEY + 3, 0);
     asm.alu(Op::Add, R8, 40);
     asm.load_big_endian(Width::Half, R9, R10, HEADER + 4);
