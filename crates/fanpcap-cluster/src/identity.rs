@@ -15,8 +15,8 @@ impl fmt::Display for NodeId {
 /// Orders all topologies of a cluster: the newer one has the greater revision.
 ///
 /// The value is etcd's `mod_revision`, or the coordinator's term (upper half) and a count that
-/// begins at a random number (lower half). Every batch has its topology's revision, so analyzers
-/// recognize packets of buckets that the node had lost.
+/// begins at a random number (lower half). Every batch has the revision of its topology. So
+/// analyzers recognize packets that a node captured after it had lost their bucket to another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Revision(pub u64);
 

@@ -16,7 +16,7 @@ use crate::tls::{Tls, TlsFiles};
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name, if any. The first one seals messages; both can open them.
+/// The keys that the settings name, if any. The first key seals messages; both can open them.
 ///
 /// # Errors
 /// Fails if a file can't be read or is too short, or if other users can read it.
@@ -32,7 +32,7 @@ pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
 }
 
 /// TLS with the certificates that the settings name, or with the keys if `role` needs no
-/// certificates. `None` if the settings name neither.
+/// certificates. `None` if the settings name neither certificates nor keys.
 fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     let Some(files) = conf.records(role) else {
         return keys(conf)?.map(|keys| Tls::of_keys(&keys)).transpose();
@@ -62,7 +62,7 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     /// After each SIGHUP, the settings in `path` are read again, and the credentials for `role` are
-    /// put into `ring`. Messages about this go to `say`.
+    /// put into `ring`. `say` prints whether this succeeded.
     pub(crate) fn new(path: &Path, role: Role, ring: Arc<Keyring>, say: fn(&str)) -> Result<Self> {
         Ok(Self {
             path: path.to_owned(),
@@ -73,8 +73,8 @@ impl Reloader {
         })
     }
 
-    /// After a SIGHUP: if the settings are correct, puts their keys into the keyring and returns
-    /// the settings. If the settings are not correct, reports the mistake, and the keys stay.
+    /// After a SIGHUP, reads the settings again. If they are correct, puts their keys into the
+    /// keyring and returns the settings. Otherwise reports the mistake and keeps the previous keys.
     pub(crate) fn due(&mut self) -> Option<Conf> {
         if !self.hangups.is_new() {
             return None;

@@ -219,9 +219,9 @@ fn setup(conf: &Conf, devices: usize) -> Option<Setup> {
 /// The unspecified address: the machine's routes choose the local address.
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// This machine's address on the way to etcd, for operators. It is the local address of a socket
-/// that is connected to the first endpoint; nothing is sent. With the embedded engine, the
-/// coordinators see the node's address themselves.
+/// The local address from which this machine reaches etcd; it is shown to operators. It is the
+/// local address of a socket that is connected to the first endpoint; nothing is sent. With the
+/// embedded engine, the coordinators see the node's address themselves.
 fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
     let Engine::Etcd(etcd) = &conf.engine else {
         return None;

@@ -1,9 +1,9 @@
 //! A client for etcd 3.4 or later, which uses etcd's JSON gateway: plain HTTP/1.1 instead of gRPC.
 //!
 //! [`Client`] asks one endpoint after the other, until one answers or the call's deadline has
-//! passed. So a call may reach etcd twice, and a member that was stopped may execute the call much
-//! later. Therefore changes that must not be repeated are transactions that compare revisions, like
-//! [`Client::replace`].
+//! passed. So a call may reach etcd twice. A member whose process was paused may execute the call
+//! much later, when it goes on. Therefore changes that must not be repeated are transactions that
+//! compare revisions, like [`Client::replace`].
 #![forbid(unsafe_code)]
 
 mod error;

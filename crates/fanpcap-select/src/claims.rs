@@ -1,4 +1,4 @@
-//! A node's part of the cluster's table.
+//! Which buckets of the cluster's table a node captures.
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_buckets::{Owners, Slot};
@@ -52,11 +52,11 @@ impl Claims {
     }
 }
 
-/// The table by DiCAP's own formulas, `C mod N = Pi` and `hash(I) mod N = Pi`: bucket `b` belongs
-/// to node `b mod N`. The table is exact if N divides the number of buckets. Otherwise the first
-/// nodes have one bucket more than the other nodes.
+/// The table of DiCAP's formulas, `C mod N = Pi` and `hash(I) mod N = Pi`, for `N` nodes: bucket
+/// `b` belongs to node `b mod N`. The table is equal to the formulas if `N` divides the number of
+/// buckets. Otherwise the first nodes have one bucket more than the other nodes.
 ///
-/// `slots` are the nodes' slots in the order of their `Pi`. Without nodes, no bucket has an owner.
+/// `slots` are the nodes' slots, ordered by `Pi`. Without nodes, no bucket has an owner.
 pub fn in_turn(slots: &[Slot]) -> Box<Owners> {
     let mut owners = Box::new([None; BUCKETS]);
     for (owner, slot) in owners.iter_mut().zip(slots.iter().cycle()) {

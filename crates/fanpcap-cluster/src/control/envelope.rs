@@ -108,7 +108,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Checks the seal of `sealed`. `id` is the id of the key that made the seal.
+    /// Checks that `seal` is the seal of `sealed` by the key with the id `id`.
     pub(crate) fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), Cause> {
         let all = [Some(&self.current), self.other.as_ref()];
         let mut keys = all
@@ -162,7 +162,7 @@ pub enum Cause {
     Stale = 5,
     /// The message's version is not supported.
     Version = 6,
-    /// The message's term is so far above the known term that no coordinator can have it.
+    /// The message's term is too far above the greatest known term to be a coordinator's term.
     Term = 7,
 }
 

@@ -69,11 +69,11 @@ pub struct NodeEnd {
     /// When the node reports that no coordinator has accepted it yet; zero before the first tick.
     limit: Duration,
     next: Duration,
-    /// The newest topology that has come. The node sends it as list number `transfers`.
+    /// The newest topology that the node received. Its datagrams have the number `transfers`.
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
-    /// Whether the operator knows that the last topology was unreadable.
+    /// Whether the node has already reported that it can't read the last topology.
     is_behind_told: bool,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
@@ -142,7 +142,7 @@ impl NodeEnd {
         }
     }
 
-    /// Sends the coordinator the revision of the topology that the node captures by.
+    /// Sends the coordinator the revision of the topology by which the node now selects packets.
     pub fn acknowledge(&mut self, revision: Revision) {
         self.member.follows = self.member.follows.max(Some(revision));
         self.tell(&Body::Acknowledge(revision.0), 0);
@@ -276,7 +276,7 @@ impl NodeEnd {
                 self.hear(now, from, peer, body);
             }
             Incoming::Hint(leader) => self.join_announced(now, leader),
-            // The challenge shows that our message reached this peer at the datagram's address.
+            // The challenge shows that this peer gets messages at the datagram's address.
             Incoming::Challenged(peer) => match &mut self.following {
                 Some(to) if to.peer == peer => {
                     to.address = from;
@@ -297,8 +297,8 @@ impl NodeEnd {
         Ok(())
     }
 
-    /// Whether `body` shows that the node still reaches its leader. A standby's body does not: it
-    /// names another coordinator as the leader, which the node may not reach.
+    /// Whether `body` shows that the node still reaches its leader. The body of a standby's message
+    /// does not show this, because the standby may name a leader that the node does not reach.
     #[allow(
         clippy::wildcard_enum_match_arm,
         reason = "all other bodies may come from standbys"
@@ -351,7 +351,7 @@ impl NodeEnd {
     /// Follows a coordinator that has accepted the node, unless the node knows of a greater term.
     fn follow(&mut self, now: Duration, address: SocketAddr, peer: Peer, leader: Leader) {
         if leader.term < self.term {
-            // This heartbeat has the greater term, so the coordinator stops leading when it comes.
+            // This heartbeat has the greater term. When it arrives, the coordinator stops leading.
             let body = Body::Heartbeat(self.member, self.term);
             self.outbox
                 .say(&mut self.endpoint, (address, Some(peer)), &body, 0);
@@ -384,7 +384,7 @@ impl NodeEnd {
             self.beat();
             return;
         }
-        // A restarted agent captures by the revision `follows` before this topology has come.
+        // A restarted agent lacks `newest`, but the kernel still selects by the topology `follows`.
         let newest = self.newest.as_ref().map(|(revision, _)| *revision);
         if Some(revision) > newest && Some(revision) >= self.member.follows {
             self.newest = Some((revision, topology.clone()));

@@ -46,7 +46,7 @@ impl FrameNumbers {
             Kind::Update => (2, revision.0),
         };
         let words = [self.cluster.0, which, revision, sequence].map(u64::to_be_bytes);
-        // No envelope begins with the label, so no frame's number is part of an envelope's seal.
+        // Envelopes never begin with the label, so an envelope's seal is never a frame's HMAC.
         let bytes = [LABEL, words.as_flattened()].concat();
         first_eight(&mac(&self.secret, &bytes).finalize().into_bytes()).max(1)
     }
@@ -59,7 +59,8 @@ const LABEL: &[u8] = b"fanpcap frame in the stream";
 pub struct DueFrame {
     /// What the frame is for.
     pub kind: Kind,
-    /// Roughly the seconds since 1970. No two frames of a kind have the same sequence.
+    /// A beacon's sequence is its time in seconds since 1970. An update has the sequence of the
+    /// beacon before it. No two frames of a kind have the same sequence.
     pub sequence: u64,
     /// The frame's number. 0 if nodes must not accept the frame with this sequence.
     pub number: u64,
@@ -118,8 +119,8 @@ impl FrameSender {
         due
     }
 
-    /// If the clock was set back, for how many seconds no beacon is due; otherwise 0. Nodes accept
-    /// no beacon that is older than the last one.
+    /// The number of seconds in which no beacon is due because the clock was set back; otherwise 0.
+    /// Nodes would refuse beacons that are older than the last one.
     pub fn behind(&self, now: u64) -> u64 {
         self.beacon.saturating_sub(now)
     }
@@ -134,8 +135,8 @@ impl FrameSender {
 }
 
 /// The topology's revision, if packets are selected in turn and all nodes that have buckets have
-/// acknowledged the topology. A union does not wait for dead nodes: the other owners of their
-/// buckets capture.
+/// acknowledged the topology. In a union, dead nodes need not acknowledge it, because each of their
+/// buckets has another owner that captures.
 fn awaited(view: &View) -> Option<Revision> {
     let (revision, topology) = view.topology.as_ref()?;
     if topology.selection.key != SelectionKey::RoundRobin {
@@ -166,32 +167,33 @@ pub struct HeardBeacon {
 }
 
 impl HeardBeacon {
-    /// Whether the beacon is so recent that the sender is alive and the mirror works.
+    /// Whether the beacon is recent enough to show that the sender is alive and the mirror works.
     pub fn is_recent(&self) -> bool {
         self.ago < SILENCE
     }
 }
 
-/// After this time without a beacon, there is no sender, or the node is blind.
+/// If a node has accepted no beacon for this long, nobody sends beacons, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
-/// For this time after a beacon, a node computes sequences from the beacon, not from its own clock.
+/// A node computes sequences from its last beacon up to this age, then from its own clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
-/// The agent announces numbers for this many seconds ahead. So frames are accepted even if the
-/// agent is down for this time, or if its clock differs from the coordinator's by this time.
+/// The agent gives the BPF program frame numbers for this many seconds ahead. So frames are
+/// accepted even if the agent is down for this time, or if its clock differs from the coordinator's
+/// by this time.
 const AHEAD: u64 = 32;
 
 /// Computes the numbers that a node's agent announces to its BPF program.
 #[derive(Debug)]
 pub struct FrameListener {
-    /// For each of the cluster's keys, a value that computes the numbers of frames with this key.
+    /// The values that compute the frames' numbers, one for each of the cluster's keys.
     numbers: Vec<FrameNumbers>,
     /// The index of the key in use.
     key: usize,
     /// The last sequence that was announced, and the revision with which its numbers were computed.
     announced: Option<(u64, Revision)>,
-    /// The greatest sequence of a beacon that has come.
+    /// The greatest sequence of all beacons that the node has accepted.
     last: u64,
     /// Whether an earlier agent may have announced numbers to the BPF program.
     is_successor: bool,
@@ -209,7 +211,7 @@ impl FrameListener {
         }
     }
 
-    /// From now on, uses these keys. The key in use stays in use if it is one of them.
+    /// From now on, uses these keys. If the present key is among them, it stays in use.
     pub fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         let is_current = |other: &FrameNumbers| Some(other) == self.numbers.get(self.key);
         match numbers.iter().position(is_current) {
@@ -248,7 +250,7 @@ impl FrameListener {
         let before = self.last;
         self.last = before.max(sequence_of(heard));
         let (upto, known) = self.announced.unwrap_or((0, revision));
-        // If `upto` is so far ahead, the clock was set back.
+        // If the announced sequence `upto` is so far beyond `end`, the clock was set back.
         let upto = if upto > end + AHEAD / 8 {
             0
         } else {
@@ -261,7 +263,7 @@ impl FrameListener {
             number: numbers.of(kind, revision, sequence),
         };
         // A frame that did not come in time must not be accepted later, so 0 replaces its number.
-        // In a second with an update, the update comes after the beacon.
+        // If a beacon and an update have the same sequence, the beacon comes first.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,
@@ -271,7 +273,7 @@ impl FrameListener {
         let lost_updates = begin.max(before)..self.last;
         let from = begin.max(upto + 1);
         let beacons = from.max(self.last + 1)..=end;
-        // An earlier agent has already announced the update with the last beacon's sequence.
+        // An earlier agent may have announced the update with the last beacon's sequence already.
         let behind = self.last + u64::from(std::mem::take(&mut self.is_successor));
         let updates = if known == revision { from } else { begin }.max(behind)..=end;
         let lost_beacons = lost_beacons.map(|sequence| none(Kind::Beacon, sequence));

@@ -1,9 +1,9 @@
 //! Remembers which messages of a sender have come: no message is accepted twice (RFC 4303, 3.4.3).
 
-/// A message is refused if its number is this far, or further, below the greatest one that came.
+/// A message is refused if its number is this much or more below the greatest received number.
 const WIDTH: u64 = 128;
 
-/// The sequence numbers of one session that have come.
+/// Which sequence numbers of one session have been received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
     greatest: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes a sequence number. Returns whether it is new; `false` for numbers below the window.
+    /// Takes a sequence number. Returns `true` if it is neither known nor below the window.
     pub(crate) fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.greatest {
             let by = sequence - self.greatest;

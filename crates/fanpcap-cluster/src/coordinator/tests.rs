@@ -432,7 +432,8 @@ fn a_topology_that_is_no_good_is_not_written_over() {
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
     let mut lab = TestCluster::with(&[1, 2]);
     let before = lab.topology().clone();
-    // Both nodes are drained: the topology is written again even if no node may get buckets.
+    // Both nodes are drained, so no node may get buckets. Nevertheless the topology is written
+    // again.
     lab.view.desired.drained = [NodeId(1), NodeId(2)].into();
     lab.run(100);
     assert_eq!(lab.stages(), []);

@@ -1,4 +1,4 @@
-//! Compares the nodes to find the valid observers: on one mirrored link, all see the same packets.
+//! Judges ports by their nodes' counts, as all ports of one link should see the same packets.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -6,12 +6,12 @@ use super::counter_run::{CounterRun, ReportsAround};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// A port is different if, in some buckets, its node sees more packets than the median, and in
-/// others fewer. Each of these two sums is at least this many millionths of all packets.
+/// A port is different if its node exceeds the median in some buckets, and is below it in others.
+/// Each of the two sums of differences is at least this many millionths of all packets.
 const DIFFERENT: i64 = 2_000;
 
-/// A port is surplus if its node sees more packets than the median, by this many millionths of all
-/// packets. The limit allows for a median that lacks packets: two ports of three may lose some.
+/// A port is surplus if its node sees at least this many millionths of all packets more than the
+/// median. The median itself may lack packets, as two of three ports may lose some.
 const SURPLUS: i64 = 10_000;
 
 /// Nodes are not compared if they saw fewer packets than this in total.
@@ -44,7 +44,7 @@ pub(super) fn judge(
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
-    // If only one node is near the median, it is unknown whether others see too many.
+    // If only one node is near the median, it is unknown whether other nodes see too many packets.
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
@@ -61,9 +61,10 @@ pub(super) fn judge(
     runs.iter().zip(&sums).map(verdict).collect()
 }
 
-/// Whether a node's last report lacks three beacons that another node had reported three seconds
-/// before. The node's own reports must reach back as far. Fewer beacons may be lost or late. The
-/// three seconds are needed because the first beacon after a pause has a much greater number.
+/// Whether the last report of `run` lacks three beacons that another node had reported three
+/// seconds earlier. `false` if `run` has no report from that time. Fewer beacons may be lost or
+/// late. The three seconds are needed because the first beacon after a pause has a much greater
+/// number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);
@@ -78,7 +79,7 @@ fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
 /// The time in which three beacons are sent, in nanoseconds.
 const BEACONS: u64 = 3_000_000_000;
 
-/// How far a run's counts are from the median, in sums over all buckets.
+/// Sums over all buckets of a run's packets, and of its differences from the median.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     most: i64,
@@ -111,7 +112,7 @@ fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median; of two middle numbers, the greater one, since half of the ports may lose packets.
+/// The median; if two numbers are in the middle, the greater one, because ports may lose packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

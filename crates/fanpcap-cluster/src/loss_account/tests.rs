@@ -103,7 +103,7 @@ fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
 
 /// Two coordinators lead at the same time. The embedded engine elects a leader without a majority
 /// of coordinators, so it can't prevent this (decision 32). But the account shows how many packets
-/// this may have cost.
+/// may have been lost or captured twice meanwhile.
 #[test]
 fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
     for seed in 0..20 {
@@ -131,7 +131,8 @@ fn moves_of_a_silent_node_before_a_death_are_in_question() {
     assert_eq!(result, Ok(()));
 }
 
-/// The buckets of a silent node move. Then the node counts as dead, because it stayed silent.
+/// The buckets of a silent node move to other nodes. Then the node counts as dead, because it
+/// stayed silent.
 #[test]
 fn what_a_silent_node_had_until_a_move_is_a_span() {
     let events = [

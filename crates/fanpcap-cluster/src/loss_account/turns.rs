@@ -9,7 +9,7 @@ use super::report::Summary;
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// A node that missed a packet is out of turn until the next topology update: for at most this many
+/// A node that missed a packet is out of turn until the next topology update, at most for this many
 /// nanoseconds. An update comes every 8 s, but not in a union, and a port may lose an update.
 const TURN: u64 = 20_000_000_000;
 
@@ -22,15 +22,15 @@ impl Ledger {
         self.in_turn |= in_turn;
     }
 
-    /// Whether the node of `run` may have been out of turn in the bucket's present interval.
+    /// Whether the node of `run` may have been out of turn since the bucket's interval began.
     pub(super) fn is_out_of_turn(&self, run: &CounterRun, bucket: usize) -> bool {
         let since = self.intervals[bucket].since;
         let lacked = run.lacked.filter(|at| at.saturating_add(TURN) >= since);
         self.in_turn && lacked.is_some()
     }
 
-    /// Notes which nodes may have missed a packet or a topology update. A few missed packets show
-    /// in a node's counts only when traffic has stopped: until then, they may be on their way.
+    /// Notes which nodes may have missed a packet or a topology update. A few missed packets are
+    /// found only when traffic has stopped, as they may arrive until then.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;
@@ -44,7 +44,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // A new node's missed packets are found when the node becomes an observer.
+                // A run that was never an observer is checked when it becomes an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

@@ -72,7 +72,7 @@ pub enum MessageError {
     Kind(u8),
     /// The length of the message is too small, too great, or differs from the number of bytes.
     Length(usize),
-    /// A count does not fit the bytes, or a bucket or a number is out of range.
+    /// A count does not fit the message's length, or a bucket or a number is out of range.
     Body,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Machine {
     pub(crate) stopped: Time,
     /// The machine is cut off from the control network until this time.
     pub(crate) cut: Time,
-    /// The table in the kernel, which outlives agents.
+    /// The table in the kernel, which stays there when an agent ends.
     pub(crate) table: Option<Rc<Assignment>>,
     /// The version of the store that the agent saw last.
     pub(crate) seen: u64,
@@ -119,7 +119,7 @@ pub(crate) struct CoordinatorHost {
     pub(crate) view: View,
     pub(crate) seen: u64,
     pub(crate) term: Option<u64>,
-    /// How far the coordinator's clock is from the simulation's time.
+    /// The coordinator's clock minus the simulation's time.
     pub(crate) skew: Duration,
 }
 

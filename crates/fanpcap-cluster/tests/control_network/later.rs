@@ -1,5 +1,5 @@
-//! A topology that a later version has written. Participants that can't read this topology say so,
-//! and none of them replaces it.
+//! A topology that a later version has written. Participants that can't read this topology report
+//! this, and none of them replaces the topology.
 
 use fanpcap_cluster::control::{Body, Reply, Request};
 use fanpcap_cluster::{ANALYZERS, NodeEvent, NodeId, Revision, Topology, WriteError};
@@ -121,8 +121,8 @@ fn a_leader_resigns_if_another_shows_a_topology_that_it_cannot_read() {
         network.run(10 * SECOND);
         assert_eq!(network.leaders(), [other], "seed {seed}");
         assert_eq!(known(&mut network, other), Some(revision));
-        // After the leader writes a topology that all can read, the other coordinator reports no
-        // unreadable one.
+        // The leader writes a topology that all coordinators can read. Then the other coordinator
+        // no longer reports an unreadable topology.
         let next = network.write(other).expect("it leads");
         network.run(5 * SECOND);
         assert_eq!(unreadable(&network, 1 - other), None);

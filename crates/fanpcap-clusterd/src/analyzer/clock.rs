@@ -7,8 +7,8 @@ use fanpcap_linux::wait::clock;
 /// A second in nanoseconds. A smaller change of the clock is not reported.
 const SECOND: u64 = 1_000_000_000;
 
-/// The time of day at the start, plus a monotonic clock. So setting the machine's clock neither
-/// stops an analyzer nor makes all nodes look silent.
+/// The time of day at which the analyzer started, plus the time since then on a monotonic clock. So
+/// setting the machine's clock neither stops an analyzer nor makes all nodes look silent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     wall: u64,
@@ -34,7 +34,7 @@ impl Clock {
 #[derive(Debug)]
 pub(super) struct ClockJumps {
     clock: Clock,
-    /// By how many nanoseconds the machine's clock was ahead in the last report.
+    /// How many nanoseconds the machine's clock was ahead of `clock` at the last report.
     reported: i64,
 }
 
@@ -43,7 +43,7 @@ impl ClockJumps {
         Self { clock, reported: 0 }
     }
 
-    /// A message to the operator if the machine's clock, which now shows `machines`, was set.
+    /// A message if the machine's clock, now at `machines`, was set since the last message.
     pub(super) fn due(&mut self, machines: u64) -> Option<String> {
         // The difference in two's complement is also right if the clock was set back.
         let ahead = machines.wrapping_sub(self.clock.now()) as i64;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// most 128 nodes, with one connection each.
 pub(super) const PROVEN: usize = 256;
 
-/// Maximum number of open connections of unproven senders. Nodes prove themselves in milliseconds.
+/// Maximum number of unproven connections. It suffices, as nodes prove themselves in milliseconds.
 pub(super) const UNPROVEN: usize = 256;
 
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
@@ -122,7 +122,7 @@ impl Connection {
 }
 
 impl ConnectionList {
-    /// Takes out the connection to displace, if its network has more than `few` connections.
+    /// Removes and returns the connection to displace, if its network has more than `few`.
     fn displace(&mut self, few: usize) -> Option<Connection> {
         let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
         for network in self.0.iter().flat_map(|it| networks(it.from)) {

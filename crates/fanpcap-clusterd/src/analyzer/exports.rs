@@ -43,7 +43,7 @@ const BURST: usize = 64;
 /// The pause after [`BURST`] options records.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long the thread waits for a message before it sends records that have waited long enough.
+/// How long the export thread waits for a message before it sends the records that are due.
 const WAIT: Duration = Duration::from_millis(200);
 
 const BUCKETS: u32 = 4096;
@@ -64,7 +64,7 @@ struct OwnedPacket {
     frame: Vec<u8>,
 }
 
-/// Counts what became of the packets.
+/// Counts packets that were exported, left out, shortened or lost.
 #[derive(Debug, Default)]
 pub(super) struct Exported {
     /// Packets that were handed to collectors, counted once for each collector.
@@ -75,7 +75,7 @@ pub(super) struct Exported {
     pub(super) cut: AtomicU64,
     /// Messages that a collector did not get.
     pub(super) lost: AtomicU64,
-    /// Packets for which the thread was too slow, and packets that no collector could take.
+    /// Packets not exported because the thread was too slow or no collector could take them.
     pub(super) skipped: AtomicU64,
 }
 
@@ -124,7 +124,7 @@ impl Exports {
         }
     }
 
-    /// Passes waiting packets to the thread.
+    /// Passes the waiting packets to the export thread.
     pub(super) fn flush(&mut self) {
         let packets = std::mem::take(&mut self.waiting);
         let count = packets.len() as u64;
@@ -141,8 +141,8 @@ impl Exports {
         self.tell_topology();
     }
 
-    /// Passes the newest topology to the thread, if the thread does not have it. Returns whether
-    /// the thread now has it: only then it may export later packets.
+    /// Passes the newest topology to the thread, if the thread does not have it. Returns `false` if
+    /// the thread still lacks the topology, so that it must not get packets.
     fn tell_topology(&mut self) -> bool {
         let Some((revision, selection)) = self.topology else {
             return true;
@@ -194,7 +194,7 @@ struct Worker {
 struct Domain {
     collectors: Vec<Collector>,
     report: Option<Report>,
-    /// What the totals already have of this node's counts, in the order of [`Collector::counts`].
+    /// The part of this node's counts that is in the totals, ordered as in [`Collector::counts`].
     added: [u64; 4],
 }
 
@@ -377,7 +377,7 @@ fn algorithm(selection: Selection) -> Option<Algorithm> {
     }
 }
 
-/// Opens the connection to a collector, which may start later.
+/// Opens the connection to a collector. The collector may start later.
 fn open(target: &Target, node: NodeId) -> Option<Collector> {
     let opened = Collector::open(target, node.0, time());
     let failed = |error: &io::Error| {

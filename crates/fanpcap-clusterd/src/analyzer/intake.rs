@@ -160,7 +160,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
         if !rest.is_empty() && !fill(&mut stream, rest, None, until).map_err(failed)? {
             return Err(Ended::Broken);
         }
-        // The key or certificate was replaced. Nodes that have the new one connect again.
+        // The key or certificate was replaced, so nodes must connect again with the new one.
         if tls.as_ref().map(Arc::as_ptr) != intake.keyring.tls().as_ref().map(Arc::as_ptr) {
             return Ok(());
         }

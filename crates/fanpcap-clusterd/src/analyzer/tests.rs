@@ -39,7 +39,8 @@ fn analyzer_loop(
     AnalyzerLoop::open(&settings(listen, keyring, directory, bytes)).unwrap()
 }
 
-/// The settings of an analyzer whose records wait for a fifth of a second.
+/// The settings of an analyzer in which a record waits for a fifth of a second before it is
+/// delivered.
 fn settings<'a>(
     listen: SocketAddr,
     keyring: &'a Arc<Keyring>,

@@ -34,7 +34,7 @@ pub(super) struct Agent {
     notify: Notify,
     begun: Instant,
     tags: TagWarnings,
-    /// The topology whose table could not be loaded, and why, as last reported.
+    /// The last reported failure: the topology whose table could not be loaded, and why.
     failure: Option<(Revision, String)>,
     /// The devices that were reported to get no packets, each with the reason.
     silent: Vec<(String, &'static str)>,
@@ -255,7 +255,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // If the driver refused the BPF program, a second one with a new mark was loaded.
+                // If the driver refused the BPF program, there is a second one with a new mark.
                 self.read_rings(true)?;
             }
             Ok(is_new)
@@ -265,7 +265,7 @@ impl Agent {
                 if is_new {
                     self.stream.restart();
                 }
-                // Before the acknowledgement, the kernel must have the coordinator's next numbers.
+                // The kernel must have the next frames' numbers before the node acknowledges.
                 self.stream.announce(&self.kernel, assignment.revision);
                 let how = if is_new { "loaded" } else { "switched to" };
                 let (revision, epoch) = (assignment.revision, assignment.epoch);

@@ -59,7 +59,7 @@ impl Attachment {
         };
         match left {
             Some(left) => attachment.adopt(left),
-            // The index now belongs to another device, or the selection was detached.
+            // The index belongs to another device, or no selection is attached any more.
             None => {
                 attachment.state.set = None;
                 attachment.state.loaded.clear();
@@ -69,7 +69,7 @@ impl Attachment {
     }
 
     /// Uses an earlier agent's link, and its maps if this build can read them. If that agent died
-    /// while it replaced the BPF program, the state may name a BPF program that does not run.
+    /// while it replaced the BPF program, the stored state may name one that does not run.
     fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
@@ -78,7 +78,7 @@ impl Attachment {
         self.link = Some(left.link);
     }
 
-    /// The number of receive queues, if one CPU at a time serves each of them; otherwise 0.
+    /// The number of receive queues; 0 if several CPUs may serve queues with the same number.
     pub(super) fn queues(&self) -> u32 {
         match self.is_generic {
             true => 0,
@@ -94,7 +94,7 @@ impl Attachment {
         }
     }
 
-    /// The array with the XDP engine's BPF program; `None` if packets are not passed to it.
+    /// The array with the XDP engine's BPF program; `None` if this BPF program gets no packets.
     pub(super) fn next(&self, action: Action) -> Result<Option<ObjectArray>> {
         match action {
             Action::PassToNext => self.pins.next().map(Some),
@@ -243,7 +243,7 @@ fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
         0 => (Action::PassToNext, 1),
         bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
     };
-    // The pins are, in order: BPF program, control map, counters, an array, and its ring buffers.
+    // Pins in order: BPF program, control map, counters, an array, and the array's ring buffers.
     let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)

@@ -23,7 +23,7 @@ impl Device {
         Ok(Self { ifindex, name })
     }
 
-    /// Refuses a device whose packets the selection can't read.
+    /// Refuses a device without Ethernet frames, because the selection reads only Ethernet frames.
     pub(crate) fn check_ethernet(&self) -> Result<()> {
         let found = link::get(self.ifindex).context("reading the device")?;
         let name = &self.name;
@@ -79,7 +79,7 @@ impl Device {
         queues_of(&kind.unwrap_or_default(), queues.unwrap_or(1))
     }
 
-    /// Sets the promiscuous mode, which outlives the agent. Returns whether that changed anything.
+    /// Sets the promiscuous mode, which outlives the agent. Returns whether the mode changed.
     pub(crate) fn set_promiscuous(&self, promiscuous: bool) -> Result<bool> {
         let socket = UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0"));
         let socket = socket.context("opening a socket")?;
@@ -93,9 +93,9 @@ impl Device {
     }
 }
 
-/// Does the same as [`Device::queues`], for a device of this kind with `queues` queues. A bond's
-/// BPF program runs at all ports of the bond, and each port numbers its queues from 0. So several
-/// CPUs may serve queues with the same number.
+/// [`Device::queues`] for a device of the type `kind` with `queues` queues. A bond's BPF program
+/// runs at all ports of the bond, and each port numbers its queues from 0. So several CPUs may
+/// serve queues with the same number.
 fn queues_of(kind: &str, queues: u32) -> u32 {
     match kind {
         "bond" => 0,

@@ -1,4 +1,4 @@
-//! The queue of records for one analyzer, as batches or DiCAP's datagrams, and the counts.
+//! Sends one analyzer its records, as batches or as DiCAP's datagrams, and counts them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -117,8 +117,8 @@ impl AnalyzerQueue {
         }
     }
 
-    /// Sends the records that wait. At a time `now` other than 0, sends an empty batch if no
-    /// records wait, and sends nothing if the analyzer is far behind.
+    /// Sends the records that have not been sent yet. At a time `now` other than 0, sends nothing
+    /// if the analyzer is far behind, and an empty batch if there are no such records.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
         if now > 0 && self.shared.held.load(Ordering::Relaxed) >= BEHIND {
             return;

@@ -19,10 +19,10 @@ use crate::tls;
 /// How long connecting may take, and how long an answer of the analyzer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the analyzer's reason for ending the connection may take to arrive.
+/// How long this side waits for the analyzer's reason after the analyzer has ended the connection.
 const REASON: Duration = Duration::from_millis(200);
 
-/// Why there is no connection, for the operator.
+/// Why there is no connection to the analyzer, in words for the operator.
 #[derive(Debug)]
 pub(super) struct ConnectionError(pub(super) String);
 
@@ -87,7 +87,7 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // Analyzers do not answer counts: only TCP shows whether the analyzer's machine gets them.
+        // Analyzers do not acknowledge counts, so only TCP shows whether counts reach the machine.
         unacknowledged::limit(stream.as_fd(), PATIENCE)?;
         let tls = keyring.tls();
         let secured = tls.map(|tls| Secured::open(&stream, analyzer.ip(), Arc::clone(&tls.client)));

@@ -1,5 +1,5 @@
-//! Four collectors of other projects receive an analyzer's exports at the same time. Their data
-//! must be what was sent and what the analyzer has, also after the collectors' restart.
+//! Four collectors of other projects receive an analyzer's exports at the same time. Each collector
+//! must have the data that was sent and that the analyzer has, also after the collectors' restart.
 
 mod sent;
 mod kinds;
@@ -148,7 +148,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// How many messages collectors did not get.
+    /// The number of messages that the collectors did not get, according to the analyzer.
     fn lost(&self) -> Result<u64> {
         let state = self.analyzer()?.await_state("a state", Value::is_object)?;
         lost(&state).context("a count")
@@ -225,7 +225,7 @@ impl Cluster {
     }
 
     /// Stops the analyzer and the collectors. Checks that each collector has written the frames of
-    /// `sums`, and the analyzer the frames of the whole test.
+    /// `sums`. The analyzer must have written the frames of the whole test.
     fn end(mut self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
         let (log, out) = self.analyzer.take().context("the analyzer")?.stop("TERM")?;
         let last: Value = serde_json::from_str(out.lines().last().context("a state")?)?;
@@ -287,7 +287,7 @@ struct Files {
 }
 
 impl Files {
-    /// Adds the complete blocks of a file.
+    /// Adds the packets in the complete blocks of a file.
     fn read(&mut self, file: File) -> Result<()> {
         let mut reader = PcapNgReader::new(file)?;
         while let Some(Ok(block)) = reader.next_block() {

@@ -43,7 +43,7 @@ pub(crate) fn settings(stage: &mut Stage, more: &str) -> Result<()> {
         .scratch
         .write("key", "0123456789abcdef0123456789abcdef")?;
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
-    // The traffic has so few flows that shares by flow would be unequal.
+    // The traffic has few flows, so a selection by flow would give the nodes unequal shares.
     let select = match more.contains("select") {
         true => "",
         false => "select = packet\n",

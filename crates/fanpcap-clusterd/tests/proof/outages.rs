@@ -12,7 +12,7 @@ use crate::stage::{Engine, LOOK, PATIENCE, Stage, id, seconds};
 /// Records go to the analyzer, which acknowledges them.
 const CAPTURE: &str = "mode = capture\ntransport = tcp\n";
 
-/// For how long packets come before an event, and after the event.
+/// How long traffic runs before an event, and how long it continues after the event.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// Asserts that the files have each packet exactly once.

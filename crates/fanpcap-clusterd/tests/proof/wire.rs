@@ -19,7 +19,7 @@ use fanpcap_wire::Frame;
 /// Packets a second, unless a test sets another rate.
 pub(crate) const RATE: u64 = 42_000;
 
-/// Maximum number of packets that are sent at once: a node's queue holds 256.
+/// Maximum number of packets that are sent at once, because a node's queue holds only 256 packets.
 const BURST: u64 = 32;
 
 const TICK: Duration = Duration::from_micros(500);
@@ -174,7 +174,7 @@ pub(crate) fn buckets(
 
 /// The number's offset: after the headers of Ethernet, IPv4 and UDP.
 const NUMBER: usize = 14 + 20 + 8;
-/// The bytes after the first number.
+/// These bytes follow the number, and show that a packet is one of a [`Sender`].
 const MARK: [u8; 4] = *b"FANP";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 

@@ -24,7 +24,7 @@ const VALUE: usize = 16 << 10;
 /// read. Operators' commands write at most half of this number.
 const MOST: usize = 2 * NODES;
 
-/// How often a change is tried again because another client was faster.
+/// How many times a change is tried again if other clients change the value first.
 const TRIES: usize = 32;
 
 /// The value of a node's key.
@@ -108,7 +108,7 @@ pub struct Desired {
     pub drained: BTreeSet<NodeId>,
     /// Weights that replace the weights in the nodes' announcements.
     pub weights: BTreeMap<NodeId, u16>,
-    /// Fields that a later version has added. A change keeps these fields.
+    /// Fields that a later version has added. A change of the value keeps these fields.
     others: Map<String, Value>,
 }
 
@@ -261,7 +261,7 @@ mod tests {
         let mut desired = Desired::from_value(value.as_bytes()).unwrap();
         assert_eq!(desired.drained, [NodeId(10)].into());
         assert_eq!(desired.weights, [(NodeId(11), 7)].into());
-        // An operator of this version drains another node.
+        // An operator who uses this version drains another node.
         desired.drained.insert(NodeId(12));
         let written: Value = serde_json::from_slice(&desired.to_value()).unwrap();
         let drained: Value = vec!["0000000a", "0000000c"].into();
@@ -299,7 +299,7 @@ mod tests {
                 "the value is the same after it is written and read again"
             );
         }
-        // Every version writes these fields. A value with fewer fields is not valid.
+        // Every version writes the fields of `least`. A value with fewer fields is not valid.
         let least = node_with("\"more\":0");
         assert!(announcement(NodeId(1), &least).is_some());
     }

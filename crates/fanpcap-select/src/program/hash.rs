@@ -5,10 +5,10 @@ use fanpcap_bpf::assembler::*;
 use super::code::offset;
 use crate::bob::{SHIFTS, START};
 
-/// The registers of the three sums.
+/// The registers that hold the three sums of the hash.
 const SUMS: [Register; 3] = [R1, R2, R3];
 
-/// The position of a word of a key, as an offset from a register, and how many of its bytes count.
+/// A word of a key: its offset from a register, and how many of its bytes belong to the key.
 #[derive(Clone, Copy)]
 pub(super) struct Word {
     pub(super) base: Register,
@@ -18,7 +18,7 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// A word of which all bytes count.
+    /// A word whose four bytes all belong to the key.
     pub(super) fn whole(base: Register, at: i16) -> Self {
         Self { base, at, bytes: 4 }
     }
@@ -36,7 +36,7 @@ impl Word {
 }
 
 /// Computes the hash of a key of `len` bytes into r3. If three words remain after the last block of
-/// 12 bytes, only three bytes of the third word count. Clobbers r0 to r3.
+/// 12 bytes, only three bytes of the third word belong to the key. Clobbers r0 to r3.
 pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32) {
     asm.set32(R1, START as i32);
     asm.set32(R2, START as i32);

@@ -22,7 +22,7 @@ pub enum OperatorChange {
     Drain(NodeId),
     /// The node gets buckets again.
     Restore(NodeId),
-    /// This weight replaces the one that the node announces. `None`: the announced weight counts.
+    /// This weight replaces the one that the node announces. `None` restores the announced weight.
     Weight(NodeId, Option<u16>),
 }
 

@@ -1,7 +1,7 @@
 //! Which coordinator leads: pulses, elections, synchronisation.
 //!
 //! * A standby that hears no pulse for a while becomes a candidate. Its new term is greater than
-//!   all terms that it has heard of. Standbys with lower numbers wait a little less.
+//!   all terms that it has heard of. Standbys with higher numbers wait longer for a pulse.
 //! * A candidate withdraws if it hears an active coordinator, or a better candidate. Of two
 //!   candidates, the one with the newer topology is better. If they have the same topology, the one
 //!   that knows of the greater term is better. If the terms are the same too, the one with the
@@ -16,8 +16,8 @@
 //! * A coordinator that can't read the cluster's topology waits longer than the others, so that one
 //!   that can read the topology becomes a candidate first. As a candidate it withdraws if it hears
 //!   any other candidate. A leader that can't read the topology writes nothing.
-//! * If nodes that do not reach the leader ask a standby for a while, it becomes a candidate
-//!   despite the leader's pulses. It must also serve more nodes than the leader does.
+//! A standby that hears the leader becomes a candidate if nodes that do not reach the leader keep
+//!   asking it, and if it would serve more nodes than the leader.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
 //! hears both leaders follows the greater term, and sends this term to the other leader.
@@ -44,8 +44,8 @@ pub(super) enum ElectionRole {
     /// The coordinator is a candidate. It leads at the time `until` if no other coordinator
     /// objects.
     Candidate { leader: Leader, until: Duration },
-    /// The coordinator leads. From the time `settled` on, it knows all nodes. It has asked nodes
-    /// for the topology of the revision `asked`, which is newer than its own.
+    /// The coordinator leads. From the time `settled` on, it knows which topology the nodes follow.
+    /// It has asked nodes for the topology of the revision `asked`, which is newer than its own.
     Leading {
         leader: Leader,
         settled: Duration,
@@ -121,7 +121,7 @@ impl CoordinatorEnd {
         self.settings.silence + step + longer.unwrap_or_default()
     }
 
-    /// The revision by which this coordinator is compared with other candidates.
+    /// The revision that this coordinator stands for in elections, if it can read its topology.
     fn standing(&self) -> Option<Revision> {
         let known = self.knowledge.revision();
         known.filter(|_| self.unreadable().is_none())
@@ -246,7 +246,7 @@ impl CoordinatorEnd {
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
-            // If no node has sent the topology `asked`, the wait for this topology begins again.
+            // A leader that lacks a node's topology `asked` waits for this topology again.
             *asked = None;
             if !self.members.is_empty() {
                 *settled = Duration::MAX;
@@ -391,14 +391,14 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // Another coordinator has heard the leader recently. Waits for one pulse, because the
-            // leader may have died since.
+            // Another coordinator has heard the leader recently. So this candidate waits for one
+            // more pulse interval, because the leader may have died since.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }
     }
 
-    /// Takes a node's announcement that `leader` has just answered the node.
+    /// Handles a node's message that `leader` has just answered the node.
     pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
         if leader.term == self.election.term && !self.is_asked_in_vain(now) {
@@ -423,7 +423,7 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // Nodes must ask for a while again before this standby becomes a candidate for them.
+            // This candidate withdraws. To make it a candidate again, nodes must ask it again.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };

@@ -1,4 +1,4 @@
-//! Verdicts are about the last minutes. Earlier losses are in the history.
+//! A verdict on a port covers only the last five minutes. Earlier losses are in the history.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -9,7 +9,7 @@ use crate::loss_account::port::RECENT;
 use crate::loss_account::{Ledger, LedgerSettings, PortHistory, Report, Verdict};
 use crate::topology::NODES;
 
-/// The time that verdicts are about, in seconds.
+/// The length of the period that a verdict covers, in seconds.
 const MINUTES: u64 = RECENT / SECOND;
 
 /// A cluster of nodes with ports, simulated second by second.
@@ -185,7 +185,8 @@ fn faster_traffic_takes_no_proof_back() {
     });
 }
 
-/// A sound port stays sound when slower traffic makes an old loss of the port certain.
+/// When traffic slows down, an old loss of a port may become certain. A loss from before the last
+/// five minutes does not change the verdict `sound`.
 #[test]
 fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     let mut cluster = Cluster::new(2);
@@ -293,8 +294,8 @@ fn a_port_that_was_double_is_believed_when_nobody_else_sees() {
 
 #[test]
 fn an_analyzer_that_begins_names_nobody_for_what_was() {
-    // The nodes' counters began before the ledger, and until then node 1 missed a tenth of the
-    // packets.
+    // The nodes' counters are older than the ledger. Before the ledger began, node 1 missed a tenth
+    // of the packets.
     let settings = LedgerSettings {
         skew: SECOND / 5,
         begin: BEGIN + 50 * SECOND,

@@ -21,12 +21,12 @@ pub(super) struct CoordinatorHost {
     pub(super) stopped: Time,
     /// The coordinator can't write its file until this time.
     pub(super) full: Time,
-    /// The coordinator is cut off until this time. If `is_half_cut`, it still reaches every second
-    /// node.
+    /// The coordinator is cut off until this time. If `is_half_cut` is set, it still reaches the
+    /// nodes with even indices.
     pub(super) cut: Time,
     pub(super) is_half_cut: bool,
     pub(super) ways: Ways,
-    /// How far the coordinator's monotonic clock is from the simulation's time.
+    /// The coordinator's monotonic clock minus the simulation's time.
     pub(super) skew: Duration,
     leads: bool,
 }
@@ -105,7 +105,7 @@ impl Network {
         self.flush_host(at);
     }
 
-    /// Lets the coordinator plan, and takes the topology that it writes.
+    /// Runs one step of the coordinator, and keeps the topology that it writes.
     fn plan(&mut self, at: usize) {
         let time = self.time();
         let host = &mut self.hosts[at];

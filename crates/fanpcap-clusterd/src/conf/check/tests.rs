@@ -1,4 +1,4 @@
-//! Settings that are mistakes only together.
+//! Settings that are right one by one, but not together.
 
 use super::super::Conf;
 use super::*;
