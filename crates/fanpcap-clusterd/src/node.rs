@@ -171,7 +171,6 @@ fn detach(device: Device) -> Result<()> {
     Ok(())
 }
 
-/// Ships this node's records and counts.
 fn shipper(
     conf: &Conf,
     announcement: &Announcement,
@@ -189,7 +188,6 @@ fn shipper(
     Shipper::new(settings, keyring)
 }
 
-/// The announcement by which this node joins the cluster.
 fn announcement(conf: &Conf, arguments: &Arguments, devices: usize) -> Result<Announcement> {
     let node: NodeId = match (&arguments.node, conf.node) {
         (Some(text), _) => crate::conf::node(text)?,
@@ -219,9 +217,9 @@ fn setup(conf: &Conf, devices: usize) -> Option<Setup> {
 /// The unspecified address: the machine's routes choose the local address.
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The local address from which this machine reaches etcd; it is shown to operators. It is the
-/// local address of a socket that is connected to the first endpoint; nothing is sent. With the
-/// embedded engine, the coordinators see the node's address themselves.
+/// The local address from which this machine reaches etcd, for operators. A socket that is
+/// connected to etcd's first endpoint has this address. Nothing is sent. With the embedded engine,
+/// the coordinators see the node's address themselves.
 fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
     let Engine::Etcd(etcd) = &conf.engine else {
         return None;

@@ -53,8 +53,8 @@ impl Claims {
 }
 
 /// The table of DiCAP's formulas, `C mod N = Pi` and `hash(I) mod N = Pi`, for `N` nodes: bucket
-/// `b` belongs to node `b mod N`. The table is equal to the formulas if `N` divides the number of
-/// buckets. Otherwise the first nodes have one bucket more than the other nodes.
+/// `b` belongs to node `b mod N`. The table agrees with the formulas only if `N` divides the number
+/// of buckets. Otherwise the first nodes have one bucket more than the other nodes.
 ///
 /// `slots` are the nodes' slots, ordered by `Pi`. Without nodes, no bucket has an owner.
 pub fn in_turn(slots: &[Slot]) -> Box<Owners> {

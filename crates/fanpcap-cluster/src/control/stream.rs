@@ -285,7 +285,7 @@ impl FrameListener {
             .collect()
     }
 
-    /// Tries another key while no beacon comes: the coordinator may already use that key.
+    /// Tries another key while no beacon comes, because the coordinator may already use that key.
     fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {

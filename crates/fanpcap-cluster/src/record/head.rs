@@ -24,7 +24,8 @@ use crate::identity::NodeId;
 /// The number of bytes in the head.
 pub const HEAD_BYTES: usize = 40;
 
-/// The maximum number of bytes in a message. A report of all buckets fits, whatever its counts are.
+/// The maximum number of bytes in a message. A message has room for a report of all buckets,
+/// whatever its counts are.
 pub const MESSAGE_BYTES: usize = 1 << 17;
 
 /// The number of bytes in an acknowledgement.
@@ -89,7 +90,7 @@ impl fmt::Display for MessageError {
             Self::Kind(kind) => write!(f, "a message of kind {kind}, which is not read here"),
             Self::Length(length) => write!(
                 f,
-                "a message of {length} bytes: a message has {HEAD_BYTES} to {MESSAGE_BYTES} bytes, and its head says how many"
+                "a message of {length} bytes; the length must be {HEAD_BYTES} to {MESSAGE_BYTES} bytes, and the message's head must give it"
             ),
             Self::Body => write!(f, "a message whose counts and bytes disagree"),
         }

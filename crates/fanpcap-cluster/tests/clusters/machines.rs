@@ -16,7 +16,8 @@ pub(crate) struct Segment {
     pub(crate) from: Time,
     /// How often the machine has started.
     pub(crate) boot: u64,
-    /// `None` while the machine is off or stands still, and until its next table is loaded.
+    /// The assignment by which the machine captures. `None` while the machine is off or stands
+    /// still, and from its start until it has loaded a table.
     pub(crate) assignment: Option<Rc<Assignment>>,
 }
 

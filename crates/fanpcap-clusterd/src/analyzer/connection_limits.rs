@@ -15,8 +15,8 @@ pub(super) const UNPROVEN: usize = 256;
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.
 const ENDING: usize = 32;
 
-/// A network with at most this many proven connections keeps them: a node may have its present
-/// connection and an earlier one that broke unnoticed.
+/// A network with at most this many proven connections keeps them, because a node may have its
+/// present connection and an earlier one that broke unnoticed.
 const FEW: usize = 2;
 
 #[derive(Clone, Default)]
@@ -34,7 +34,6 @@ struct OpenConnections {
     unproven: ConnectionList,
     /// Displaced connections whose slots have not been dropped yet.
     ending: usize,
-    /// The number of the next connection.
     next: u64,
 }
 
@@ -101,8 +100,8 @@ impl ConnectionLimits {
     }
 
     /// Waits until few displaced connections are left, because strangers can connect faster than
-    /// threads end. Strangers can't prolong the wait: after `end`, all reads return, and the kernel
-    /// resets a connection whose other side still sends.
+    /// threads end. Strangers can't prolong the wait, because after `end` all reads return, and the
+    /// kernel resets a connection whose other side still sends.
     fn await_ends(&self) {
         let open = self.open();
         let waited = self.0.ended.wait_while(open, |it| it.ending >= ENDING);
@@ -122,7 +121,7 @@ impl Connection {
 }
 
 impl ConnectionList {
-    /// Removes and returns the connection to displace, if its network has more than `few`.
+    /// Removes and returns a connection whose network has more than `few` connections.
     fn displace(&mut self, few: usize) -> Option<Connection> {
         let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
         for network in self.0.iter().flat_map(|it| networks(it.from)) {

@@ -37,7 +37,7 @@ const TOGETHER: usize = 512;
 /// Maximum number of nodes whose packets and counts are exported.
 const NODES: usize = 256;
 
-/// Number of options records that are sent without a pause: collectors have small buffers.
+/// Number of options records that are sent without a pause, because collectors have small buffers.
 const BURST: usize = 64;
 
 /// The pause after [`BURST`] options records.

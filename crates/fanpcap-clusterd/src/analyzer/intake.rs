@@ -33,15 +33,15 @@ const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// A connection is closed if a message takes longer than this from its first byte to its last.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection is closed if the other side sends nothing for this long: the node may be gone. A
-/// live node sends its counts every second, and makes a new connection if this one was closed.
+/// A connection is closed if the other side sends nothing for this long, because the node may be
+/// gone. A live node sends its counts every second, and makes a new connection if this one was
+/// closed.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Maximum number of connections that may wait to be accepted. The kernel drops further
 /// connections, and their senders try again after a second.
 const BACKLOG: i32 = 4096;
 
-/// The contents of a message.
 #[derive(Debug)]
 pub(super) enum Content {
     /// What a node has counted for a part of the buckets.
@@ -59,7 +59,6 @@ pub(super) struct Message {
     pub(super) lacks: Arc<AtomicU64>,
 }
 
-/// What all threads of an intake share.
 #[derive(Clone, Debug)]
 struct IntakeShared {
     cluster: u64,

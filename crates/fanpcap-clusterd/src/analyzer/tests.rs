@@ -96,8 +96,8 @@ fn shipper(
     shipper
 }
 
-/// A keyring with a key. If `FANPCAP_OPEN` is set, the keyring is empty, to measure the cost of
-/// TLS.
+/// A keyring with a key. If `FANPCAP_OPEN` is set, the keyring is empty, so that a measurement
+/// without TLS is possible.
 fn keyring() -> Arc<Keyring> {
     let is_secret = std::env::var_os("FANPCAP_OPEN").is_none();
     ring(is_secret.then_some(1))

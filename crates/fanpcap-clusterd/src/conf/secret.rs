@@ -48,7 +48,10 @@ pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
         bytes.pop();
     }
     if bytes.len() < least {
-        let (len, make) = (bytes.len(), "write one with 'openssl rand -hex 32'");
+        let (len, make) = (
+            bytes.len(),
+            "write a longer secret with 'openssl rand -hex 32'",
+        );
         return Err(format!(
             "{shown} has {len} bytes, fewer than {least}; {make}"
         ));

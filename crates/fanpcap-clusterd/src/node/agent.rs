@@ -255,7 +255,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // If the driver refused the BPF program, there is a second one with a new mark.
+                // If the driver refused the first BPF program, the second one has a new mark.
                 self.read_rings(true)?;
             }
             Ok(is_new)
@@ -278,8 +278,8 @@ impl Agent {
         }
     }
 
-    /// Plans another attempt to load the table of a topology. Reports the error only if it is new:
-    /// the next tries may fail in the same way for days.
+    /// Plans another attempt to load the table of a topology. Reports the error only if it is new,
+    /// because the next attempts may fail in the same way for days.
     fn fail(&mut self, revision: Revision, error: &Error) -> Vec<Command> {
         let notices = self.core.note_load_failure(revision, self.begun.elapsed());
         let failure = Some((revision, streams::words(error)));

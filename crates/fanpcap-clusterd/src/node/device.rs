@@ -34,8 +34,8 @@ impl Device {
         Ok(())
     }
 
-    /// Refuses a device that the machine itself needs: the selection drops packets of other nodes,
-    /// and would also drop the machine's own packets.
+    /// Refuses a device that the machine itself needs, because the selection drops packets of other
+    /// nodes, and would also drop the machine's own packets.
     pub(crate) fn check(&self) -> Result<()> {
         let Self { ifindex, name } = self;
         let force = "--force allows this device, but may cut this machine off";
@@ -93,9 +93,9 @@ impl Device {
     }
 }
 
-/// [`Device::queues`] for a device of the type `kind` with `queues` queues. A bond's BPF program
-/// runs at all ports of the bond, and each port numbers its queues from 0. So several CPUs may
-/// serve queues with the same number.
+/// Computes [`Device::queues`] for a device of the type `kind` with `queues` queues. A bond's BPF
+/// program runs at all ports of the bond, and each port numbers its queues from 0. So several CPUs
+/// may serve queues with the same number.
 fn queues_of(kind: &str, queues: u32) -> u32 {
     match kind {
         "bond" => 0,

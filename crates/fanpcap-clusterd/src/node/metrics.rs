@@ -9,7 +9,6 @@ use super::report::Sums;
 use crate::shipping::Shipped;
 use crate::textfile::{Metric, Textfile, families};
 
-/// The agent's own counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgentCounters {
     /// The topology by which the node captures.
@@ -33,7 +32,6 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of this node and its devices.
     pub(super) fn new(file: PathBuf, cluster: &str, node: NodeId, device: &str) -> Self {
         let labels = vec![
             ("cluster", cluster.to_owned()),
@@ -109,12 +107,12 @@ fn counters(agent: &AgentCounters) -> [Metric; 9] {
         ),
         (
             "fanpcap_node_beacons_total",
-            "The coordinator's beacons in the mirrored stream.",
+            "Beacons of the coordinator that the node received in the mirrored stream.",
             sums.beacons,
         ),
         (
             "fanpcap_node_updates_total",
-            "The coordinator's topology updates in the mirrored stream.",
+            "Topology updates of the coordinator that the node received in the mirrored stream.",
             sums.updates,
         ),
         (
@@ -130,7 +128,6 @@ fn counters(agent: &AgentCounters) -> [Metric; 9] {
     ]
 }
 
-/// What became of the node's records.
 fn shipped(shipped: &Shipped) -> [Metric; 2] {
     [
         (

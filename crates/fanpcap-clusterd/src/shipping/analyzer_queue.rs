@@ -23,7 +23,7 @@ const BATCH: usize = 32 << 10;
 
 /// When this many batches wait for an acknowledgement, only full batches are sent. Without this
 /// limit, a quiet node's small batches would fill the window while its analyzer is gone. Normally
-/// about twenty batches of a quiet node wait.
+/// about twenty batches of a quiet node wait for an acknowledgement.
 const BEHIND: usize = 512;
 
 /// What became of records.
@@ -57,7 +57,6 @@ impl Shared {
     }
 }
 
-/// One analyzer's records and counts.
 #[derive(Debug)]
 pub(super) struct AnalyzerQueue {
     output: RecordOutput,

@@ -93,7 +93,10 @@ fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
         Ok(stage.output().contains(&line).then_some(()))
     })
     .with_context(|| stage.output())?;
-    println!("the coordinator reported this after {:?}", begun.elapsed());
+    println!(
+        "the coordinator reported that both nodes are gone, after {:?}",
+        begun.elapsed()
+    );
     Ok(())
 }
 

@@ -50,7 +50,7 @@ pub(super) fn hash(asm: &mut Assembler, words: &[Word], len: usize, initial: u32
     add(asm, rest.get(..2).unwrap_or(rest));
     if let Some(last) = rest.get(2) {
         // The lowest byte of r3 has the key's length, so the word's three bytes go above this byte.
-        debug_assert_eq!(len % 12, 11, "three bytes of the last word count");
+        debug_assert_eq!(len % 12, 11, "the key has three bytes of the last word");
         last.load(asm);
         asm.alu32(Op::Left, R0, 8);
         asm.alu32(Op::Add, R3, R0);

@@ -16,7 +16,7 @@
 //! * A coordinator that can't read the cluster's topology waits longer than the others, so that one
 //!   that can read the topology becomes a candidate first. As a candidate it withdraws if it hears
 //!   any other candidate. A leader that can't read the topology writes nothing.
-//! A standby that hears the leader becomes a candidate if nodes that do not reach the leader keep
+//! * A standby that hears the leader becomes a candidate if nodes that do not reach the leader keep
 //!   asking it, and if it would serve more nodes than the leader.
 //!
 //! If two coordinators can't hear each other, both may lead. Their terms differ, so a node that
@@ -36,7 +36,6 @@ use crate::identity::{NodeId, Revision};
 /// A standby waits this much longer than a standby whose number is lower by one.
 const STEP: Duration = Duration::from_millis(50);
 
-/// A coordinator's role in elections.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ElectionRole {
     /// The coordinator stands by. It has waited for a pulse since `heard`.
@@ -121,7 +120,7 @@ impl CoordinatorEnd {
         self.settings.silence + step + longer.unwrap_or_default()
     }
 
-    /// The revision that this coordinator stands for in elections, if it can read its topology.
+    /// This coordinator's topology revision in elections; `None` if the topology is unreadable.
     fn standing(&self) -> Option<Revision> {
         let known = self.knowledge.revision();
         known.filter(|_| self.unreadable().is_none())
@@ -246,7 +245,7 @@ impl CoordinatorEnd {
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
-            // A leader that lacks a node's topology `asked` waits for this topology again.
+            // If a node's topology is still newer than the leader's, the leader waits for it again.
             *asked = None;
             if !self.members.is_empty() {
                 *settled = Duration::MAX;
@@ -423,7 +422,7 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // This candidate withdraws. To make it a candidate again, nodes must ask it again.
+            // This candidate withdraws, and forgets which nodes have asked it to lead.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };

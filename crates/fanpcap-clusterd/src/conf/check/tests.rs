@@ -29,8 +29,8 @@ fn what_is_not_set_has_the_papers_values() {
         (conf.mode, conf.header, conf.weight),
         (Mode::Distribution, 52, 1)
     );
-    // By default, whole connections are selected, unlike in DiCAP: the applications behind the
-    // nodes need them.
+    // By default, whole connections are selected, unlike in DiCAP, because the applications behind
+    // the nodes need them.
     assert_eq!(conf.selection.key, SelectionKey::Flow);
     let capture = format!("{EMBEDDED}mode = capture\nanalyzers = 10.0.0.9:1\n");
     assert_eq!(parsed(&capture).selection.key, SelectionKey::Packet);
