@@ -176,7 +176,8 @@ impl HeardBeacon {
 /// If a node has accepted no beacon for this long, nobody sends beacons, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
-/// A node computes sequences from its last beacon up to this age, then from its own clock.
+/// A node computes sequences from its last beacon until the beacon is this old. After that time, it
+/// computes them from its own clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
 /// The agent gives the BPF program frame numbers for this many seconds ahead. So frames are

@@ -11,7 +11,7 @@ use super::verdict::Verdict;
 const DIFFERENT: i64 = 2_000;
 
 /// A port is surplus if its node sees at least this many millionths of all packets more than the
-/// median. The median itself may lack packets, as two of three ports may lose some.
+/// median. The limit allows for a median that lacks packets because two of three ports lose some.
 const SURPLUS: i64 = 10_000;
 
 /// Nodes are not compared if they saw fewer packets than this in total.
@@ -63,8 +63,8 @@ pub(super) fn judge(
 
 /// Whether the last report of `run` lacks three beacons that another node had reported three
 /// seconds earlier. `false` if `run` has no report from that time. Fewer beacons may be lost or
-/// late. The three seconds are needed because the first beacon after a pause has a much greater
-/// number.
+/// late. Without the three seconds, the greater number of the first beacon after a pause would look
+/// like lost beacons.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);

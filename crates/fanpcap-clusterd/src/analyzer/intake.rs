@@ -115,7 +115,7 @@ fn accept(listener: &TcpListener, intake: &IntakeShared) {
         let begun = start("connection", move || {
             let mut slot = slot;
             let served = serve(stream, &mut slot, &of_thread);
-            // A displaced connection is already counted, where its slot was taken.
+            // A displaced connection was already counted when the newer connection took its slot.
             if let Some(ended) = served.err().filter(|_| !slot.is_displaced()) {
                 of_thread.refused.count(&ended, from);
             }
