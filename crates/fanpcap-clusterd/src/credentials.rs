@@ -16,7 +16,7 @@ use crate::tls::{Tls, TlsFiles};
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name, if any. The first key seals messages; both can open them.
+/// The keys that the settings name, if any. The first key seals messages; both keys open them.
 ///
 /// # Errors
 /// Fails if a file can't be read or is too short, or if other users can read it.
@@ -62,7 +62,7 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     /// After each SIGHUP, the settings in `path` are read again, and the credentials for `role` are
-    /// put into `ring`. `say` prints whether this succeeded.
+    /// put into `ring`. `say` prints whether the reading succeeded.
     pub(crate) fn new(path: &Path, role: Role, ring: Arc<Keyring>, say: fn(&str)) -> Result<Self> {
         Ok(Self {
             path: path.to_owned(),

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Control(u64);
 
-/// Bits of the control word: the table in use, and whether any table is in use.
+/// `GENERATION` is the number of the table in use, and `ACTIVE` is set if a table is in use.
 pub(crate) const GENERATION: u8 = 1;
 pub(crate) const ACTIVE: u8 = 2;
 

@@ -135,8 +135,8 @@ impl FrameSender {
 }
 
 /// The topology's revision, if packets are selected in turn and all nodes that have buckets have
-/// acknowledged the topology. In a union, dead nodes need not acknowledge it, because each of their
-/// buckets has another owner that captures.
+/// acknowledged the topology. In a union, dead nodes need not acknowledge the topology, because
+/// each of their buckets has another owner that captures.
 fn awaited(view: &View) -> Option<Revision> {
     let (revision, topology) = view.topology.as_ref()?;
     if topology.selection.key != SelectionKey::RoundRobin {
@@ -264,7 +264,7 @@ impl FrameListener {
             number: numbers.of(kind, revision, sequence),
         };
         // A frame that did not come in time must not be accepted later, so 0 replaces its number.
-        // If a beacon and an update have the same sequence, the beacon comes first.
+        // If a beacon and an update have the same sequence, the beacon is sent first.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,

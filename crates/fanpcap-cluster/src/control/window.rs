@@ -12,7 +12,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes a sequence number. Returns `true` if it is neither known nor below the window.
+    /// Takes a sequence number. Returns `true` if it was not received before and is not below the
+    /// window.
     pub(crate) fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.greatest {
             let by = sequence - self.greatest;

@@ -79,7 +79,7 @@ fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
 /// The time in which three beacons are sent, in nanoseconds.
 const BEACONS: u64 = 3_000_000_000;
 
-/// Sums over all buckets of a run's packets, and of its differences from the median.
+/// Sums over all buckets of a run's packets, and of their differences from the median.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     most: i64,

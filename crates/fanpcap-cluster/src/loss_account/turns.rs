@@ -30,7 +30,8 @@ impl Ledger {
     }
 
     /// Notes which nodes may have missed a packet or a topology update. A few missed packets are
-    /// found only when traffic has stopped, as they may arrive until then.
+    /// found only after the traffic has stopped, because until then these packets may be on their
+    /// way to the node.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;
@@ -44,7 +45,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // A run that was never an observer is checked when it becomes an observer.
+                // A run that was never an observer is checked later, when it becomes an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

@@ -43,7 +43,7 @@ impl ClockJumps {
         Self { clock, reported: 0 }
     }
 
-    /// A message if the machine's clock, now at `machines`, was set since the last message.
+    /// Returns a message if the machine's clock, now at `machines`, was set since the last message.
     pub(super) fn due(&mut self, machines: u64) -> Option<String> {
         // The difference in two's complement is also right if the clock was set back.
         let ahead = machines.wrapping_sub(self.clock.now()) as i64;

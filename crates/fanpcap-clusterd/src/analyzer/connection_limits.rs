@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// most 128 nodes, with one connection each.
 pub(super) const PROVEN: usize = 256;
 
-/// Maximum number of unproven connections. It suffices, as nodes prove themselves in milliseconds.
+/// Maximum number of open connections of unproven senders. This number suffices, because a node
+/// proves itself in milliseconds.
 pub(super) const UNPROVEN: usize = 256;
 
 /// Maximum number of displaced connections that have not ended. Each of them still has a thread.

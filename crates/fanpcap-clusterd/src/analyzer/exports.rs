@@ -142,7 +142,7 @@ impl Exports {
     }
 
     /// Passes the newest topology to the thread, if the thread does not have it. Returns `false` if
-    /// the thread still lacks the topology, so that it must not get packets.
+    /// the thread still lacks the topology. Then the thread must not get packets.
     fn tell_topology(&mut self) -> bool {
         let Some((revision, selection)) = self.topology else {
             return true;

@@ -16,7 +16,7 @@ pub(super) fn endpoint(conf: &Conf, me: Peer) -> Result<Endpoint> {
     Ok(Endpoint::new(me, cluster, keys(conf)?, secret))
 }
 
-/// Reads the cluster's keys from their files. The first key seals messages; both open them.
+/// Reads the cluster's keys from their files. The first key seals messages; both keys open them.
 pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     let keys = credentials::keys(conf)?;
     keys.context("the settings name no key_file for the control messages")

@@ -255,7 +255,8 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if is_new {
-                // If the driver refused the first BPF program, the second one has a new mark.
+                // If the driver refused the first BPF program, a second BPF program with a new mark
+                // was loaded.
                 self.read_rings(true)?;
             }
             Ok(is_new)

@@ -69,7 +69,8 @@ impl Attachment {
     }
 
     /// Uses an earlier agent's link, and its maps if this build can read them. If that agent died
-    /// while it replaced the BPF program, the stored state may name one that does not run.
+    /// while it replaced the BPF program, the stored state may name a BPF program that does not
+    /// run.
     fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);

@@ -117,7 +117,7 @@ impl AnalyzerQueue {
     }
 
     /// Sends the records that have not been sent yet. At a time `now` other than 0, sends nothing
-    /// if the analyzer is far behind, and an empty batch if there are no such records.
+    /// if the analyzer is far behind, and an empty batch if all records were sent.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
         if now > 0 && self.shared.held.load(Ordering::Relaxed) >= BEHIND {
             return;

@@ -174,7 +174,7 @@ pub(crate) fn buckets(
 
 /// The number's offset: after the headers of Ethernet, IPv4 and UDP.
 const NUMBER: usize = 14 + 20 + 8;
-/// These bytes follow the number, and show that a packet is one of a [`Sender`].
+/// These bytes follow the number in each packet of a [`Sender`].
 const MARK: [u8; 4] = *b"FANP";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 

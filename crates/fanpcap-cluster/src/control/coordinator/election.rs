@@ -397,7 +397,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Handles a node's message that `leader` has just answered the node.
+    /// Handles a node's message, which says that `leader` has just answered the node.
     pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
         if leader.term == self.election.term && !self.is_asked_in_vain(now) {
