@@ -43,12 +43,12 @@ const SILENT: u64 = 5_000_000_000;
 /// before the start. Then the previous analyzer had the session's first batches.
 const YOUNG: u64 = 10_000_000_000;
 
-/// How an analyzer works. Times are in nanoseconds.
+/// An analyzer's settings, with times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnalyzerSettings {
     /// The cluster's id. Batches of other clusters are refused.
     pub cluster: u64,
-    /// How long a record waits: at most 4 seconds, and at least twice the skew.
+    /// How long a record waits before its delivery: at most 4 seconds, and at least twice `skew`.
     pub hold: u64,
     /// The largest difference between two nodes' time stamps of one packet.
     pub skew: u64,
@@ -56,7 +56,7 @@ pub struct AnalyzerSettings {
     pub most_held: usize,
     /// A random number.
     pub seed: u64,
-    /// When the analyzer begins, in nanoseconds since 1970.
+    /// When the analyzer was started, in nanoseconds since 1970.
     pub begin: u64,
 }
 
@@ -230,8 +230,8 @@ impl Analyzer {
         Ok(number)
     }
 
-    /// Forgets the node that has been silent for the longest time, if doubles of its packets can't
-    /// come any more. Returns the analyzer's number of the node.
+    /// Forgets the node that has been silent for the longest time, and returns the node's number.
+    /// Fails if doubles of the node's packets can still come.
     fn forget_node(&mut self, now: u64) -> Result<usize, Refusal> {
         let oldest = self.nodes.iter().enumerate();
         let oldest = oldest.min_by_key(|(_, (_, heard))| *heard);
@@ -253,7 +253,7 @@ impl Analyzer {
     }
 
     /// If there are [`SESSIONS`] sessions, ends the one that has been silent for the longest time.
-    /// Adds the counts of the ended session to another session of the node.
+    /// Adds the counts of the ended session to another session of the same node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -300,7 +300,7 @@ impl Analyzer {
             stream.until = stream.until.max(put.until);
             stream.captured[usize::from(record.bucket)] += 1;
             first = first.min(record.stamp);
-            // If the record's topology is not the newest one, any bucket may move.
+            // If the record's topology is not the newest one, the record's bucket may be moving.
             if record.marked || !is_newest {
                 let moved = &mut self.rules.moved[usize::from(record.bucket)];
                 moved.0 = moved.0.min(record.stamp.saturating_sub(self.settings.skew));
@@ -373,7 +373,7 @@ impl Analyzer {
         self.timeline.bytes() > self.settings.most_held
     }
 
-    /// The newest revision in records, if it is newer than all topologies that the analyzer has.
+    /// The newest revision that records name, if the analyzer has no topology that is as new.
     pub fn unheard(&self) -> Option<Revision> {
         self.rules.topologies.unheard()
     }
@@ -456,7 +456,7 @@ impl Rules {
         });
     }
 
-    /// Forgets packets and moves of buckets that only records with stamps before `time` need.
+    /// Forgets packets and moves of buckets that are needed only for records from before `time`.
     fn forget(&mut self, time: u64) {
         self.deduplicator.forget(time);
         let time = time.saturating_sub(2 * self.skew);

@@ -17,8 +17,8 @@ use crate::topology::Topology;
 pub struct Announcement {
     /// The node's id.
     pub node: NodeId,
-    /// A random number, made when the machine booted. By it, two machines with the same node id
-    /// differ.
+    /// A random number, made when the machine booted. Two machines with the same node id have
+    /// different numbers.
     pub boot: u64,
     /// The node's share of the buckets, compared with the other nodes' weights.
     pub weight: u16,
@@ -28,7 +28,7 @@ pub struct Announcement {
     pub setup: Option<Setup>,
 }
 
-/// A node's version and settings, for operators. They have no effect on the cluster.
+/// A node's version and settings, shown to operators. No coordinator plans by them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// The version of fanpcap.
@@ -91,7 +91,7 @@ pub fn unreadable_topology(revision: Revision) -> String {
 /// Why a cluster does not take a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Another machine has the node's id: a cloned image.
+    /// Another machine has the node's id, for example because its disk image was copied.
     TakenId = 1,
     /// The cluster has the maximum number of nodes.
     Full = 2,
@@ -157,7 +157,7 @@ pub struct View {
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
-    /// The topology in force, if this version can't read it. Then the view has no topology.
+    /// If this version can't read the topology, the topology's revision. `view` then has none.
     pub unreadable: Option<Revision>,
     /// The name by which the leading coordinator calls itself; `None` if no coordinator leads.
     pub leader: Option<String>,

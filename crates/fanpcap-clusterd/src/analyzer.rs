@@ -244,7 +244,7 @@ fn loop_settings<'a>(
             seed: seed(clock.now()),
             begin: clock.now(),
         },
-        // DiCAP's datagrams are no records: they do not say which node captured a packet.
+        // DiCAP's datagrams are not merged, because they do not say which node captured a packet.
         analyzed: conf.mode == Mode::Capture
             && !matches!(conf.transport, RecordTransport::Dicap(_)),
         offline: OFFLINE,

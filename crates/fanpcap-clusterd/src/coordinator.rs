@@ -99,7 +99,7 @@ fn timing(conf: &Conf) -> Timing {
 }
 
 /// The selection for a new cluster. Its initial value is random, and can't be guessed. A cluster
-/// that has a topology keeps its own initial value.
+/// that already has a topology keeps the initial value in this topology.
 fn selection(conf: &Conf) -> Result<Selection> {
     Ok(Selection {
         initial: u32::from_ne_bytes(random()?),

@@ -40,8 +40,9 @@ impl NodeSide for NodeLink {
     }
 }
 
-/// A coordinator's lease is this much shorter than a node's. etcd may need a second to end a lease,
-/// and a successor must lead within six seconds. etcd grants no lease of less than two seconds.
+/// A coordinator's lease is this much shorter than a node's, because etcd may end a lease a second
+/// late, and a successor must lead within six seconds. etcd grants no lease of less than two
+/// seconds.
 const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 

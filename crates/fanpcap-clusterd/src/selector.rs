@@ -42,7 +42,7 @@ enum Destination {
     Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
 }
 
-/// The last accepted beacon: one whose number was announced before ([`Selector::announce`]).
+/// The last beacon that was accepted, because its number was announced ([`Selector::announce`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastBeacon {
     /// The sequence of the beacon.
@@ -56,11 +56,11 @@ pub struct LastBeacon {
 const NAME: &str = "fanpcap_select";
 
 impl Selector {
-    /// Loads a selection. Until the selection has a table, all packets pass. `ring_len` is the size
-    /// of a ring buffer in bytes: a power of two, and a multiple of the page size.
+    /// Loads a selection. It lets all packets pass until it has a table. `ring_len` is the size of
+    /// a ring buffer in bytes: a power of two, and a multiple of the page size.
     ///
     /// # Errors
-    /// Fails if the selection can't be compiled, which is a bug, or if the kernel does not load it.
+    /// Fails if the kernel refuses the selection, or if it can't be compiled, which is a bug.
     pub fn load(program: &Program, ring_len: u32) -> Result<Self> {
         let object = compile(program)?;
         Self::load_object(&object, program, ring_len)
@@ -69,14 +69,14 @@ impl Selector {
     /// Like [`Selector::load`], but passes this node's packets to the BPF program in `next`.
     ///
     /// # Errors
-    /// Fails if the selection can't be compiled, which is a bug, or if the kernel does not load it.
+    /// Fails if the kernel refuses the selection, or if it can't be compiled, which is a bug.
     pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
         let object = compile(program)?;
         Self::load_ends(&object, program.lanes, Destination::Next(next.into()))
     }
 
     /// Loads the selection for one more device. It selects by the same table and counts with the
-    /// same counters. `next` is as in [`Selector::load_before`]; each device has its own array.
+    /// same counters. `next` is this device's own array, used as in [`Selector::load_before`].
     ///
     /// # Errors
     /// Fails as [`Selector::load`] does.
@@ -95,7 +95,7 @@ impl Selector {
     /// Like [`Selector::load`], but with the BPF program `object` on the same maps, for tests.
     ///
     /// # Errors
-    /// Fails if the selection can't be compiled, which is a bug, or if the kernel does not load it.
+    /// Fails if the kernel refuses the selection, or if it can't be compiled, which is a bug.
     pub fn load_object(object: &Object, program: &Program, ring_len: u32) -> Result<Self> {
         let ends = Destination::create(program, ring_len).map_err(of_map)?;
         Self::load_ends(object, program.lanes, ends)
@@ -214,7 +214,7 @@ impl Selector {
 
     /// Makes the selection use these claims from now on, and mark captured packets with `mark`.
     /// Cancels a prepared table. First waits some milliseconds, until the BPF program has processed
-    /// all packets that still use the idle table.
+    /// all packets that still use the table that will be replaced.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
@@ -281,8 +281,8 @@ impl Selector {
 
     /// Writes the table that is not in use. Returns the control word that puts this table into use.
     ///
-    /// If a bucket's claim changes, the packets that this table has counted are added to or
-    /// subtracted from the bucket's sums. So the number of captured packets stays the same.
+    /// If a claim begins or ends the counting of a bucket, this table's count is subtracted from or
+    /// added to the bucket's sums. So the number of captured packets stays the same.
     fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
         bpf::wait_for_programs();
         let idle = self.control().idle();
@@ -307,8 +307,8 @@ impl Selector {
         Control::new(idle, mark)
     }
 
-    /// Changes a claim and the sums of its bucket. If the process dies before the change is
-    /// complete, [`Selector::open`] completes it.
+    /// Changes a claim and the sums of its bucket. If the process dies within a change,
+    /// [`Selector::open`] completes the change.
     fn change(&self, place: u64, claim: u64, [sum, shared]: [u64; 2]) {
         for (at, word) in [(8, place), (16, claim), (24, sum), (32, shared), (0, 1)] {
             self.store(control::CHANGE + at, word);

@@ -7,14 +7,15 @@ use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
 
-/// Checks the file of an option such as --metrics at the start. Later failures are only reported.
+/// Checks the file of an option such as --metrics at the start. A later failure to write it is not
+/// fatal.
 pub(crate) fn check(option: &str, file: Option<&Path>) -> Result<()> {
     let checked = file.map_or(Ok(()), textfile::check);
     let shown = file.unwrap_or(Path::new("")).display();
     checked.with_context(|| format!("{option} {shown}"))
 }
 
-/// A file whose content is replaced atomically. If the disk is full, the program continues.
+/// A file whose content is replaced atomically. If the disk is full, the process continues.
 #[derive(Debug)]
 pub(crate) struct Textfile {
     file: PathBuf,
@@ -81,7 +82,7 @@ pub(crate) fn family(
     }
 }
 
-/// Asserts that the manual has exactly these metrics with this prefix, and their types.
+/// Asserts that the manual lists exactly these metrics with this prefix, and with these types.
 #[cfg(test)]
 pub(crate) fn assert_documented(prefix: &str, families: &[Family]) {
     const PAGE: &str = include_str!("../../../docs/operating.md");

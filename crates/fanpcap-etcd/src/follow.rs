@@ -17,7 +17,7 @@ use crate::watch::{Change, Watch, WatchEnd};
 pub struct Follower {
     client: Arc<Client>,
     keys: Keys,
-    /// The store's revision at which the copy was made; `None` before the first reading.
+    /// The revision of etcd's store that the copy shows; `None` before the first reading.
     revision: Option<i64>,
     watch: Option<Watch>,
     copy: BTreeMap<Vec<u8>, KeyValue>,
@@ -40,8 +40,8 @@ impl Follower {
         &self.copy
     }
 
-    /// Waits for changes, at most [`crate::Limits::quiet`] if etcd answers. Returns whether changes
-    /// came.
+    /// Waits for changes. If etcd answers, the wait takes at most [`crate::Limits::quiet`]. Returns
+    /// whether changes came.
     ///
     /// # Errors
     /// Fails if etcd is out of reach, or refuses the call. The copy stays as it was: call again.
@@ -54,8 +54,8 @@ impl Follower {
             Some(watch) => watch,
             none => {
                 let watch = self.client.watch(&self.keys, revision + 1)?;
-                // Either the store was restored from a backup, or this member is behind other
-                // members. A read from a majority of the members shows which of the two is true.
+                // Either etcd's store was restored from a backup, or this etcd member is behind the
+                // others. A read from a majority of the members shows which of the two is true.
                 if watch.began < revision {
                     return self.read_if_older(revision);
                 }

@@ -23,7 +23,7 @@ fn client(serve: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
             let mut request = [0; 4096];
-            // An error is expected: in these tests the client gives up.
+            // An error is expected, because the client gives up in these tests.
             let _ = stream.read(&mut request).and_then(|_| serve(&mut stream));
         }
     });

@@ -68,7 +68,7 @@ fn by_key(frames: &[Vec<u8>], key: Key, initial: u32) -> f64 {
     imbalance(buckets.map(|bucket| u32::try_from(bucket).unwrap()))
 }
 
-/// The paper's `hash(IP id) mod N`, also for packets without an identification.
+/// The imbalance with the paper's `hash(IP id) mod N`. A packet without an id counts as id 0.
 fn by_papers_formula(frames: &[Vec<u8>], initial: u32) -> f64 {
     let id = |bytes: &[u8]| match Layers::of(&frame(bytes)).ip().map(|ip| ip.header) {
         Some(Header::V4(header)) => header.id(),
@@ -78,7 +78,7 @@ fn by_papers_formula(frames: &[Vec<u8>], initial: u32) -> f64 {
     imbalance(frames.iter().map(hash))
 }
 
-/// Prints the median, minimum and maximum over the initial values. Returns the median.
+/// Prints the median, minimum and maximum over all initial values of the hash. Returns the median.
 fn said(what: &str, of: impl Fn(u32) -> f64) -> f64 {
     let mut figures = INITIALS.map(of);
     figures.sort_by(f64::total_cmp);

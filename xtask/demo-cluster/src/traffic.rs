@@ -57,7 +57,7 @@ fn send(first: u64, stop: &AtomicBool) -> Result<u64> {
     Ok(next)
 }
 
-/// The datagram with this number, of one of 256 flows. The number is in the bytes that the
+/// The datagram with this number. Its flow is one of 256 flows. The number is in the bytes that the
 /// selection hashes.
 pub(crate) fn frame(number: u64) -> Vec<u8> {
     let [.., flow] = number.to_be_bytes();

@@ -18,40 +18,40 @@ const FIRST: u64 = 1024;
 
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
-    /// The number of the batch after the newest one.
+    /// The number of the newest batch, plus 1.
     next: u64,
     /// A bit for each batch of the window: whether it came.
     came: Vec<u64>,
-    /// The numbers of the records that must come: the first one, and the one after the last.
+    /// The range of record numbers that must come: the first number, and the number after the last.
     records: (u64, u64),
     received: u64,
     /// How many records came, by bucket.
     pub(super) captured: Box<Counts>,
     /// The lowest stamp of the session's records. Batches without records do not count.
     pub(super) began: u64,
-    /// When the newest batch came. `ahead` is the batch's stamp minus the analyzer's time then.
+    /// When the newest batch came. `ahead` is that batch's stamp minus the time at which it came.
     pub(super) heard: u64,
     pub(super) ahead: i64,
-    /// After the delivery of this many time slots, all records that came are delivered.
+    /// When this many time slots have been delivered, so have all records of the session that came.
     pub(super) until: u64,
-    /// The time in which the session had no packets to send, if its newest batch is empty.
+    /// If the newest batch is empty, the time in which the session had no packets to send.
     pub(super) quiet: Option<IdleTime>,
 }
 
 /// A time in which a session had no packets to send, in nanoseconds since 1970 by the node's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleTime {
-    /// The begin of this time: all records that have come were captured before it.
+    /// When the idle time began. All records that have come were captured before.
     pub since: u64,
-    /// All records captured before this time have come or are lost; 0 if it is not yet known.
+    /// Records captured before this time have come or are lost; 0 after only one empty batch.
     pub until: u64,
     /// The newest empty batch's stamp. Records with lower stamps come before the next empty batch.
     newest: u64,
 }
 
 impl Stream {
-    /// A session of which `batch` came first. If the analyzer was running when the session began
-    /// (`from_begin`), the batches before `batch` count as lost until they come.
+    /// A session of which `batch` is the first batch that came. If the analyzer was running when
+    /// the session began (`from_begin`), the batches before `batch` count as lost until they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {

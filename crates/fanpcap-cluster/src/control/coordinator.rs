@@ -2,7 +2,7 @@
 //! and which topology the cluster has.
 //!
 //! One coordinator **leads**, the others stand by. If several lead, nodes follow the one with the
-//! greatest term: the term is part of every revision, and a node follows the greatest revision.
+//! greatest term, because a revision contains the term, and a node follows the greatest revision.
 
 mod members;
 mod election;
@@ -37,7 +37,7 @@ pub struct CoordinatorSettings {
     pub address: SocketAddr,
     /// The other coordinators.
     pub others: Vec<SocketAddr>,
-    /// The address to which the active coordinator is announced, for nodes that don't know it.
+    /// The multicast address of announcements, for nodes that don't know the active coordinator.
     pub multicast: Option<SocketAddr>,
     /// The desired state. Its drained nodes and weights count only until a state is stored.
     pub desired: DesiredState,
@@ -54,7 +54,8 @@ pub struct CoordinatorSettings {
     /// How long a new leader waits for nodes before it plans. This wait must be longer than the
     /// time between a node's attempts to join. If the leader knows nodes, the wait begins when the
     /// leader hears the first of these nodes, and ends early when the leader has heard all of them.
-    /// If a node follows a newer topology, the leader waits up to `offline` for that topology.
+    /// If a node follows a newer topology than the leader's, the leader waits up to `offline` for
+    /// that topology.
     pub settle: Duration,
     /// How long the leader waits for an acknowledgement before it sends the topology again.
     pub retry: Duration,
@@ -126,7 +127,7 @@ impl CoordinatorEnd {
     }
 
     /// The next datagram to send, and its receiver. Returns `None` while a state must be
-    /// [stored](Self::to_store): otherwise a crash could lose a state that others have.
+    /// [stored](Self::to_store), so that a crash can't lose a state that other participants have.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.knowledge.is_stored() {
             true => self.outbox.take(),
@@ -134,18 +135,18 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The revision of the cluster's topology, if this version can't read it. Then this coordinator
+    /// If this version can't read the topology, the topology's revision. Then this coordinator
     /// plans nothing, and stands for election only if no other coordinator has led for a while.
     pub fn unreadable(&self) -> Option<Revision> {
         self.knowledge.unreadable()
     }
 
-    /// Whether this coordinator leads, knows which topology the nodes follow, and can read it.
+    /// Whether this coordinator leads, and knows and can read the topology that the nodes follow.
     fn plans(&self, now: Duration) -> bool {
         self.election.is_settled(now) && self.unreadable().is_none()
     }
 
-    /// The active coordinator, as far as this one knows.
+    /// The active coordinator, as far as this coordinator knows.
     pub fn leader(&self) -> Option<Leader> {
         self.election.known
     }
@@ -275,7 +276,7 @@ impl CoordinatorEnd {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// Fails if the datagram is refused; a counter says why.
+    /// Fails with the cause if the datagram is refused, and counts the refusal.
     pub fn receive(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Result<(), Cause> {
         let incoming = self.endpoint.open(now, bytes)?;
         self.note_heard(now, &incoming);

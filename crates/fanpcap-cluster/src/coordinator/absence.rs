@@ -9,11 +9,11 @@ use crate::identity::NodeId;
 /// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// When a node was declared dead; kept for a lease, or until a mass absence ends.
+    /// When each dead node was declared dead. Kept for a lease, or to the end of a mass absence.
     dead: BTreeMap<NodeId, Duration>,
     /// The mass absence, while so many nodes are absent that none of them counts as dead.
     mass: Option<MassAbsence>,
-    /// Nodes of an earlier mass absence, which lasted so long that they count as dead.
+    /// Nodes that count as dead, because their mass absence lasted longer than [`Timing::outlast`].
     given_up: BTreeSet<NodeId>,
 }
 
@@ -21,19 +21,20 @@ pub(super) struct Absences {
 #[derive(Debug, Default)]
 struct MassAbsence {
     nodes: BTreeSet<NodeId>,
-    /// When the last of the nodes became absent.
+    /// When the mass absence began, or when its newest node became absent.
     since: Duration,
     /// Whether the coordinator hears at least half of all nodes. If so, the absent nodes are most
     /// likely dead or cut off. If not, the coordinator may be cut off.
     is_half_heard: bool,
-    /// Since when too few nodes are absent for a mass absence; `None` while enough are absent.
+    /// When the absent nodes became too few for a mass absence; `None` while they are enough.
     better: Option<Duration>,
 }
 
 impl Absences {
-    /// Whether so many of `all` nodes are lost that none counts as dead: the engine may be the
-    /// cause. This state ends when fewer nodes have been lost for a whole lease. If at most half of
-    /// the nodes are lost, it also ends when no further one was lost for [`Timing::outlast`].
+    /// Whether so many of `all` nodes are lost that none counts as dead, because the engine may be
+    /// the cause. A mass absence ends when too few nodes for it have been lost for a whole lease.
+    /// If at most half of the nodes are lost, it also ends when no further node was lost for
+    /// [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,
         lost: &BTreeSet<NodeId>,

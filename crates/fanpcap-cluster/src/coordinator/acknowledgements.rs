@@ -11,11 +11,11 @@ use crate::topology::Topology;
 /// The acknowledgements of the current topology.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledgements {
-    /// The topology's revision, and when it was first seen.
+    /// The topology's revision, and when the coordinator first saw this topology.
     revision: Option<(Revision, Duration)>,
     gainers: BTreeSet<NodeId>,
-    /// For each live node that gains buckets and captures by the topology: its machine's boot, and
-    /// since when the node captures. If the machine boots again, this time begins again.
+    /// For each live node that gains buckets and has acknowledged the topology: the machine's boot,
+    /// and when this was first seen. If the machine boots again, this time begins again.
     given: BTreeMap<NodeId, (u64, Duration)>,
 }
 
@@ -59,17 +59,17 @@ impl Acknowledgements {
         self.revision.is_some_and(|(known, _)| known == revision)
     }
 
-    /// Whether the node captures by the topology.
+    /// Whether this node gains buckets and has acknowledged the topology.
     pub(super) fn has(&self, node: NodeId) -> bool {
         self.given.contains_key(&node)
     }
 
-    /// Whether all nodes that gain buckets have captured by the topology for at least `dwell`.
+    /// Whether all nodes that gain buckets acknowledged the topology at least `dwell` ago.
     pub(super) fn are_complete(&self, now: Duration, dwell: Duration) -> bool {
         self.given.len() == self.gainers.len() && !self.is_dwelling(now, dwell)
     }
 
-    /// Whether a node that gains buckets has captured by the topology for less than `dwell`.
+    /// Whether a node that gains buckets acknowledged the topology less than `dwell` ago.
     pub(super) fn is_dwelling(&self, now: Duration, dwell: Duration) -> bool {
         let mut given = self.given.values();
         given.any(|(_, since)| now.saturating_sub(*since) < dwell)
@@ -81,7 +81,7 @@ impl Acknowledgements {
         now.saturating_sub(since)
     }
 
-    /// The nodes that gain buckets, but do not capture by the topology yet.
+    /// The nodes that gain buckets, but have not acknowledged the topology yet.
     pub(super) fn missing(&self) -> Vec<NodeId> {
         let missing = self.gainers.iter().filter(|node| !self.has(**node));
         missing.copied().collect()

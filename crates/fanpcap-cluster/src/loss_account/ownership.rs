@@ -1,4 +1,4 @@
-//! Which buckets a node may have had, by the topologies that are known.
+//! Finds in the known topologies which buckets a node may have had.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,8 @@ pub(super) type Flags = [bool; BUCKETS];
 struct KnownTopology {
     revision: Revision,
     topology: Topology,
-    /// Whether this topology and the previous one show each bucket that a node had in between.
+    /// Whether this topology and the previous one show every bucket that a node had between the
+    /// two.
     follows: bool,
 }
 
@@ -29,7 +30,8 @@ pub(super) struct Ownership {
 }
 
 impl Ownership {
-    /// Takes a topology. Returns the previous topology's revision; `None` if this one is not newer.
+    /// Takes a topology. Returns the revision of the topology before; `None` if `revision` is not
+    /// newer.
     pub(super) fn follow(&mut self, revision: Revision, topology: Topology) -> Option<Revision> {
         let before = self.topologies.back();
         let newest = before.map_or(Revision(0), |known| known.revision);
@@ -48,7 +50,7 @@ impl Ownership {
         Some(newest)
     }
 
-    /// The first known topology that shows the buckets of nodes that followed `revision`.
+    /// The index of the topology that shows which buckets the nodes that followed `revision` had.
     fn position(&self, revision: Revision) -> Option<usize> {
         let is_newer = |known: &KnownTopology| known.revision > revision;
         let newer = self.topologies.iter().position(is_newer);
@@ -67,7 +69,8 @@ impl Ownership {
         self.from(node, self.position(since)?)
     }
 
-    /// The buckets that a node may have had by known topologies; `None`: perhaps any bucket.
+    /// The buckets that a node may have had in all known topologies; `None` if that may be any
+    /// bucket.
     pub(super) fn ever(&self, node: NodeId) -> Option<Box<Flags>> {
         self.from(node, 0)
     }
@@ -89,10 +92,10 @@ impl Ownership {
     }
 }
 
-/// Whether these two topologies show each bucket that a node had in between. One unknown topology
-/// may lie between them, if each node that got a bucket by it has the bucket in `after`.
+/// Whether `before` and `after` show each bucket that a node had in between. If `after` is stable,
+/// an unknown union may lie between the two, because its new owners are the owners in `after`.
 fn is_next(before: &Topology, after: &Topology) -> bool {
-    // After a fork, `after` may have replaced another topology than `before`.
+    // After a fork (two leaders at once), `after` may have replaced a topology other than `before`.
     let keeps = |bucket: usize| {
         let owner = after.owners[bucket];
         let new_owners = before.new_owners.as_ref();
@@ -137,8 +140,7 @@ mod tests {
         }
     }
 
-    /// For each node, whether it may have had the first bucket by the topology `since` or a newer
-    /// one.
+    /// For each node, whether it may have had the first bucket in the topology `since` or later.
     fn had(ownership: &Ownership, since: u64) -> [Option<bool>; 3] {
         [0, 1, 2].map(|node| Some(ownership.since(NodeId(node), Revision(since))?[0]))
     }
@@ -170,7 +172,7 @@ mod tests {
     fn a_topology_that_was_not_seen_may_have_given_any_bucket_to_any_node() {
         let mut ownership = Ownership::default();
         ownership.follow(Revision(1), topology(1, 0, None));
-        // The topology between these two was missed. It may be a union with another new owner.
+        // The topology of epoch 2 is not known. It may be a union with another new owner.
         ownership.follow(Revision(3), topology(3, 0, Some(2)));
         assert_eq!(had(&ownership, 1), [None; 3]);
         assert_eq!(had(&ownership, 2), [None; 3]);

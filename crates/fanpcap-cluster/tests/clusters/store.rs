@@ -112,7 +112,8 @@ impl Store {
         Some(*term)
     }
 
-    /// Writes a topology if `term` still leads and the topology still has the revision `replaces`.
+    /// Writes a topology if `term` still leads, and if the present topology's revision is
+    /// `replaces`.
     pub(crate) fn write(
         &mut self,
         term: u64,

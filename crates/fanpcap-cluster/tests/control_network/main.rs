@@ -183,7 +183,7 @@ fn of_two_machines_with_one_id_the_first_stays() {
     let first = network.nodes[0].end.as_ref().and_then(|end| end.leader());
     assert!(
         first.is_some(),
-        "the first machine with the node id keeps its place"
+        "the first machine with the node id stays in the cluster"
     );
     network.nodes[0].end = None;
     network.run(25 * SECOND);
@@ -290,7 +290,7 @@ fn nothing_that_was_ever_sent_can_be_sent_again() {
     assert_eq!(
         live(&mut network, leader),
         0,
-        "no node counts as alive because of repeated datagrams"
+        "repeated datagrams make no node count as alive"
     );
     assert!(network.nodes[0].follows < Some(last));
 }

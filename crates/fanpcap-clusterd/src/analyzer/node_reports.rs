@@ -27,9 +27,9 @@ pub(super) struct NodeReports {
     newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// Lost packets of former counters: these were reset, or their node was forgotten.
+    /// Lost packets of counters that were reset, and of nodes that were forgotten.
     past: u64,
-    /// For each node that has been silent for long, how many of its record numbers are missing.
+    /// For each node removed from `nodes`, how many of its record numbers were missing then.
     silent: BTreeMap<NodeId, u64>,
     pub(super) refused: u64,
 }
@@ -38,7 +38,7 @@ pub(super) struct NodeReports {
 #[derive(Debug, Default)]
 struct ReportedNode {
     heard: u64,
-    /// The boot of the node's machine, and when the node's counters began at 0, by its own clock.
+    /// The boot of the node's machine, and when the counters began at 0 by the node's clock.
     counters: (u64, u64),
     /// When the node's counters began at 0, by the analyzer's clock.
     since: u64,
@@ -48,15 +48,15 @@ struct ReportedNode {
     is_live: bool,
 }
 
-/// Where a node's account begins, if the node's counters are older than the analyzer.
+/// The counts at which a node's account begins, if its counters are older than the account.
 #[derive(Debug)]
 struct Start {
-    /// How many packets the node had captured when it made its first report.
+    /// For each bucket, how many packets the node had captured when it made its first report.
     captured: Box<Counts>,
-    /// The packets that had come when the first report came.
+    /// How many of the node's packets had come when the first report came.
     first: Box<Counts>,
-    /// The packets that had come when no packet of `captured` was on its way any more. So at most
-    /// `second - first` packets were on their way at the first report.
+    /// How many of the node's packets had come when no packet of `captured` was on its way any
+    /// more. So at most `second - first` packets were on their way when the first report came.
     second: Option<Box<Counts>>,
     /// When the first report was made, by the node's clock.
     stamp: u64,
@@ -78,8 +78,8 @@ impl NodeReports {
         }
     }
 
-    /// Follows the buckets of `part`. If the account is of other buckets, begins a new account at
-    /// `now`, in nanoseconds since 1970, and returns `true`.
+    /// Makes the account cover the buckets of `part`. If it covered other buckets, begins a new
+    /// account at `now`, in nanoseconds since 1970, and returns `true`.
     pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
         if part == self.part {
             return false;
@@ -108,8 +108,8 @@ impl NodeReports {
     }
 
     /// Takes a node's report of a part of the buckets. The report came at `now`, in nanoseconds
-    /// since 1970. Ignores a report of another part: its node has an older or a newer list of
-    /// analyzers.
+    /// since 1970. Ignores a report of another part, because the node that sent it has an older or
+    /// a newer list of analyzers.
     pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
         if part != self.part {
             return;
@@ -141,7 +141,7 @@ impl NodeReports {
             let before = before.map_or(0, |it| it.at_rest());
             self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
-            // Records that were missing before the counters were reset belong to the old counters.
+            // Records that went missing before the reset are losses of the old counters.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
             entry.missing_packets = Some(MissingPackets::new(is_new).after(others));
@@ -208,7 +208,7 @@ impl NodeReports {
     }
 
     /// For each node, how many captured packets are known to be lost. The second value is the sum
-    /// over all nodes, including counters that were reset.
+    /// for all nodes, and includes losses from before counters were reset.
     pub(super) fn missing(&self, analyzer: &Analyzer) -> (BTreeMap<NodeId, u64>, u64) {
         let mut missing = analyzer.missing();
         for (node, missing) in &mut missing {
@@ -244,7 +244,7 @@ impl NodeReports {
 }
 
 impl ReportedNode {
-    /// Converts a report's times to the analyzer's clock, if the node's clock is wrong.
+    /// If the node's clock is wrong, converts the times in the report to the analyzer's clock.
     fn correct(&mut self, report: &mut Report, now: u64, skew: u64) {
         let summary = &mut report.summary;
         self.clock_offset.note(summary.stamp, now);
@@ -262,8 +262,8 @@ impl ReportedNode {
         }
     }
 
-    /// Handles the first report that comes of a node's counters; the node made it at `stamp`. If
-    /// the counters are older than the analyzer, sets `start`.
+    /// Handles the first report since a node's counters began at 0. The node made this report at
+    /// `stamp`. If the counters are older than the analyzer's account, sets `start`.
     fn start(&mut self, stamp: u64, captured: Box<Counts>, came: Option<Box<Counts>>, begin: u64) {
         self.start = (self.since < begin).then_some(Start {
             captured,
@@ -273,8 +273,8 @@ impl ReportedNode {
         });
     }
 
-    /// Sets `second` when no packet of the first report is on its way any more. That may take long,
-    /// because the node may have kept many packets for this analyzer.
+    /// Sets `second` when no packet that the first report counts is on its way any more. The wait
+    /// may be long, because the node may have kept many packets for this analyzer.
     fn end_start(
         &mut self,
         received: Option<Box<Counts>>,
@@ -290,15 +290,15 @@ impl ReportedNode {
         }
     }
 
-    /// How many captured packets were lost before traffic last stopped.
+    /// How many of the node's captured packets were lost before the node's traffic last stopped.
     fn lost(&self) -> u64 {
         self.missing_packets
             .as_ref()
             .map_or(0, MissingPackets::at_rest)
     }
 
-    /// The packets that the node captured since its counters were 0: those that came, and those
-    /// that are known to be lost. `None` if the node does not send packets.
+    /// For each bucket, how many packets the node captured since its counters were 0: packets that
+    /// came, and packets known to be lost. `None` if the node does not send packets.
     fn captured(&self, node: NodeId, analyzer: &Analyzer) -> Option<Box<Spans>> {
         let (boot, since) = self.counters;
         let received = analyzer.received(node, boot, since)?;

@@ -44,7 +44,7 @@ impl TopologyFollower {
         let watch = move || watch(conf, clock, &to, &asked);
         let thread = thread::Builder::new().name("topology".to_owned());
         if let Err(error) = thread.spawn(watch) {
-            // The send can't fail, because this value has the receiver.
+            // The send can't fail, because this function still has the receiver.
             let _ = failed.send(TopologyUpdate::Blind(format!("no thread: {error}")));
         }
         Self {
@@ -54,12 +54,12 @@ impl TopologyFollower {
         }
     }
 
-    /// The updates since the last call.
+    /// What the thread has read since the last call.
     pub(super) fn updates(&self) -> impl Iterator<Item = TopologyUpdate> + '_ {
         self.updates.try_iter()
     }
 
-    /// Makes the thread read at once: a node follows this topology, and the analyzer lacks it.
+    /// Makes the thread read at once, because the analyzer lacks the topology `revision` of a node.
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);

@@ -81,7 +81,7 @@ fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> R
         }
         OperatorChange::Restore(_) => "gets buckets again".to_owned(),
         OperatorChange::Weight(_, Some(weight)) => format!("has weight {weight}"),
-        OperatorChange::Weight(_, None) => "has the weight of its own settings".to_owned(),
+        OperatorChange::Weight(_, None) => "again has the weight of its own settings".to_owned(),
     };
     streams::print(&format!("node {node} {said} ('fanpcap cluster status')\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -3,10 +3,10 @@
 //! In distribution mode, two nodes have the same packet while its bucket moves, or while a node is
 //! cut off from the others. With most values of `select`, equal packets have the same bucket and
 //! the same owner. So equal packets in two files are doubles (one packet, captured twice). Equal
-//! packets in one file are repeats.
+//! packets in one file are repeats (two packets that are equal).
 //!
-//! With `round_robin`, each packet gets the next bucket, so another node may get a packet's repeat.
-//! Equal packets in two files are doubles only if they came while buckets moved.
+//! With `round_robin`, each packet gets the next bucket, so a packet and its repeat may be captured
+//! by two nodes. Equal packets in two files are doubles only if they came while buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -38,11 +38,11 @@ pub(crate) struct Arguments {
     /// The settings of the cluster, which say how packets are selected. The file may be missing
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// How packets were selected, if not as in the settings. Without settings: 'packet'
+    /// How packets were selected. Default: the value in the settings; without settings, 'packet'
     #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(SELECTIONS))]
     select: Option<String>,
-    /// When buckets moved, in seconds since 1970. May be given several times. Under round_robin and
-    /// sequence, there are duplicates only at these times
+    /// When buckets moved, in seconds since 1970. May be given several times. If packets were
+    /// selected by round_robin or sequence, only packets of these times can be duplicates
     #[arg(long, value_name = "FROM..UNTIL")]
     moved: Vec<MoveTime>,
 }
@@ -78,7 +78,7 @@ struct ComparedPackets {
 }
 
 impl ComparedPackets {
-    /// The packets that may be doubles under this key, with stamps at most `window` ns apart.
+    /// The packets that may be doubles with `key`. Stamps of doubles differ by at most `window` ns.
     fn of(key: Key, moved: &[MoveTime], window: u64) -> Self {
         let wider = |MoveTime(times): &MoveTime| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut deduplicator = Deduplicator::new(window, seed);
     let mut keep = |file: usize, stamp: u64, wire_length: u32, captured: &[u8]| {
         let file = u16::try_from(file).unwrap_or(u16::MAX);
-        // A capture file has no buckets: all packets are compared as those of bucket 0.
+        // A capture file names no buckets, so all packets are compared as if they were in bucket 0.
         !compared.has(stamp) || !deduplicator.is_double(stamp, file, (0, wire_length, captured))
     };
     let merged = fanpcap_merge::merge_kept(&arguments.files, &arguments.output, &mut keep)?;
@@ -190,8 +190,8 @@ mod tests {
         let two: [(u64, &[u8]); 3] = [(1001, b"a"), (4001, b"b"), (9001, b"c")];
         let select = "round_robin";
         assert_eq!(merged(select, &[], &one, &two), b"aabbcc");
-        // The packets came 100 ms before this time, but `window` widens the time: clocks may
-        // differ.
+        // The packets came 100 ms before this time, but are still compared, because `window` widens
+        // the time.
         assert_eq!(merged(select, &["4.1..5"], &one, &two), b"aabcc");
         let twice = ["0.999..1.5", "9..9"];
         assert_eq!(merged(select, &twice, &one, &two), b"abbc");

@@ -59,9 +59,9 @@ impl Senders {
         }
     }
 
-    /// Notes that a node's counts came from this address at this time. If there are too many
-    /// addresses, forgets the address that has been silent for the longest time. Addresses, and not
-    /// node ids, are counted, because a connection proves no node id.
+    /// Notes that a node's counts came from this address at this time. If there are more than
+    /// [`SENDERS`] addresses, forgets the address that has been silent for the longest time.
+    /// Addresses, and not node ids, are counted, because a connection proves no node id.
     pub(crate) fn take(&self, from: IpAddr, at: u64) {
         let mut senders = self.senders();
         senders.insert(from.to_canonical(), at);

@@ -51,7 +51,7 @@ impl Store {
         &self.0
     }
 
-    /// Replaces the contents. Only the owner may read the file: it has the hash's initial value.
+    /// Replaces the file's contents. Only the owner may read the hash's initial value, a secret.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
         // A coordinator that crashed may have left this file, and then `create_new` would fail.

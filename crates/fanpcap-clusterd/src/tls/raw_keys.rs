@@ -21,7 +21,7 @@ use rustls::{
     SignatureScheme,
 };
 
-/// The labels from which the keys of nodes and of analyzers are derived.
+/// The labels with which the keys of nodes and of analyzers are derived from the cluster's key.
 const NODE: &[u8] = b"fanpcap node's TLS key";
 const ANALYZER: &[u8] = b"fanpcap analyzer's TLS key";
 

@@ -12,7 +12,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, WIRE};
 use fanpcap_testkit::{Capture, Injector, Mirror, Scratch, capture, traffic};
 
-/// The number of packets that one of three nodes captures of 6000. The bounds are wide: all TCP
+/// How many of 6000 packets each of three nodes captures. The bounds are wide, because all TCP
 /// packets of a flow have the same identification, so half of the packets are in few buckets.
 pub(crate) const SHARE: std::ops::Range<usize> = 1500..2500;
 
@@ -47,8 +47,8 @@ impl Stage {
         let scratch = Scratch::new()?;
         let ids: Vec<String> = (0..count).map(id).collect();
         let nodes = ids.join(", ");
-        // The nodes select by packet: the traffic has so few flows that shares by flow would be
-        // unequal.
+        // The nodes select by packet, because the traffic has so few flows that shares by flow
+        // would be unequal.
         let text = format!(
             "cluster = test\nengine = fixed\nnodes = {nodes}\ninitial = 77\nselect = packet\n"
         );

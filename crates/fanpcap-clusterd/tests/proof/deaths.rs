@@ -41,7 +41,7 @@ pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
     println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
     let (least, most) = explained(&line)?;
     let missed = i64::try_from(truth.missed)?;
-    // There are unchecked records only if the machine is too slow for the traffic.
+    // The analyzer counts records as unchecked only if the machine is too slow for the traffic.
     let unchecked = u64::try_from(line.number("unchecked")?)?;
     ensure!(
         truth.doubles <= unchecked,
@@ -158,7 +158,7 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
         let truth = truth.with_context(|| stage.output())?;
         println!("{truth:?}, {:.1} kpps", stage.rate());
         ensure!((truth.missed, truth.doubles) == (0, 0), "{truth:?}");
-        // The new analyzer's account began while packets came, so its bounds may differ.
+        // The new analyzer's account began while packets came, so its two bounds may differ.
         let line = stage.line().context("a line")?;
         line.assert_within("lost", 0)?;
         ensure!(

@@ -8,7 +8,7 @@ use fanpcap_testkit::netns;
 
 use crate::stage::{Engine, Stage, id, seconds};
 
-/// In how many of the [`LINES`] seconds the account's time may stay the same.
+/// How many of the [`LINES`] status lines may have the same account time as the line before.
 const STILL: usize = 2;
 
 /// How many of the analyzer's status lines are read. The analyzer prints one line a second.

@@ -16,8 +16,8 @@ use super::agreement::program;
 const PACKETS: u32 = 10_000;
 const ROUNDS: usize = 101;
 
-/// A selection whose BPF program first changes the packet: a trial repeats one frame, and without
-/// the change all its packets would be equal.
+/// A selection whose BPF program first changes each packet. A trial repeats one frame, so without
+/// the changes all packets of the trial would be equal.
 struct Varied(Program);
 
 /// Writes new numbers into an IPv4 packet: identification, source address, and 8 bytes of payload.

@@ -33,7 +33,7 @@ enum CoordinatorMessage {
 enum Order {
     /// Stands for election if `true`; withdraws if `false`.
     Stand(bool),
-    /// Withdraws, and ends the thread.
+    /// Withdraws from the election, and ends the thread.
     End,
 }
 
@@ -57,10 +57,10 @@ pub struct CoordinatorLink {
     term: Option<Term>,
     view: View,
     has_reached: bool,
-    /// The revision of a topology that this version can't read. Then this coordinator does not
-    /// stand for election, because one of another version may be able to read it.
+    /// The revision of a topology that this version can't read. This coordinator then does not
+    /// stand for election, because a coordinator of another version may read the topology.
     unreadable: Option<Revision>,
-    /// Why etcd refuses calls, or has not been in reach since the start; otherwise `None`.
+    /// Why etcd refuses calls, or why it was never in reach; `None` after a successful call.
     denied: Option<String>,
 }
 
@@ -148,7 +148,7 @@ impl CoordinatorLink {
         let stands = self.unreadable.is_none();
         if stands != before.is_none() {
             let keeper = self.keeper.as_ref();
-            // If the thread has panicked, it is no candidate anyway.
+            // If the thread has panicked, the send fails, and the lease ends in etcd.
             keeper.map(|(order, _)| order.send(Order::Stand(stands)));
         }
     }
@@ -158,7 +158,7 @@ impl CoordinatorLink {
         self.unreadable
     }
 
-    /// Why etcd refuses calls, or has not been in reach since the start; otherwise `None`.
+    /// Why etcd refuses calls, or why it was never in reach; `None` after a successful call.
     pub fn denied(&self) -> Option<&str> {
         self.denied.as_deref()
     }
@@ -207,7 +207,7 @@ impl CoordinatorLink {
         }
         let mut found = txn.ranges.iter().map(|range| range.kvs.first());
         let present = found.next().flatten();
-        // An earlier attempt of this call wrote the topology, and the answer was lost.
+        // An earlier attempt of this call wrote the topology, but etcd's answer was lost.
         if let Some(kv) = present.filter(|kv| kv.value == value && kv.mod_revision > known) {
             return Ok(revision(kv.mod_revision));
         }
@@ -302,7 +302,7 @@ impl Candidacy {
         }
     }
 
-    /// Keeps the lease alive. If the lease or the key is gone, becomes a candidate again.
+    /// Keeps the lease alive. If the lease or its key is gone, becomes a candidate again.
     fn round(&mut self) -> Result<Term, CallError> {
         let until = Instant::now() + self.lease.ttl;
         let (lease, _) = self.lease.keep()?;

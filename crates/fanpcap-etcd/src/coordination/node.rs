@@ -18,8 +18,9 @@ use crate::kv::Keys;
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How many lease durations a node waits before it reports that its id is taken. Its own key from
-/// before a reboot may last so long: etcd renews all leases when etcd's leader changes.
+/// How many lease durations a node waits before it reports that its id is taken. The key from
+/// before the node's reboot may last so long, because etcd renews all leases when etcd's leader
+/// changes.
 const PATIENCE: u32 = 3;
 
 /// A node's connection to its cluster in etcd.
@@ -30,11 +31,11 @@ pub struct NodeLink {
     orders: Sender<Order>,
     news: Receiver<NodeMessage>,
     has_reached: bool,
-    /// The last refusal, which was already reported.
+    /// The last reported refusal, so that it is not reported again.
     denied: Option<String>,
 }
 
-/// An order of the caller to the thread that keeps the keys.
+/// A change that the caller passes to the thread that keeps the node's keys alive.
 #[derive(Debug)]
 enum Order {
     Announce(Announcement),
@@ -129,7 +130,7 @@ struct Keeper {
     /// When etcd last answered.
     reached: Option<Instant>,
     was_reached: bool,
-    /// The last reported refusal, as long as it applies.
+    /// The refusal that was last reported; `None` if the node is not refused any more.
     refusal: Option<Refusal>,
     ended: Arc<AtomicBool>,
     follows: bool,
@@ -161,15 +162,15 @@ impl Keeper {
                 if standing != RegistrationState::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
-                    // The key of a clone only informs commands that show the cluster, so it does
-                    // not matter here whether it was stored.
+                    // Commands that show the cluster read from this key that the node has a clone.
+                    // Nothing else needs the key, so an error is ignored.
                     let _ = self.registration.note_clone(self.refusal);
                 }
                 return self.ttl * 3 / 10;
             }
             Err(error) => error,
         };
-        // If the lease was not renewed for its full time, etcd may have ended it.
+        // If etcd has not answered for a whole `ttl`, it may have ended the lease.
         if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
             self.tell_reach(false);
         }
@@ -216,7 +217,7 @@ impl Keeper {
     }
 
     /// Starts the thread that follows the topology. If another machine has the node's id, the
-    /// thread is not started: both machines would capture the same packets.
+    /// thread is not started, because both machines would capture the same packets.
     fn follow(&self) {
         let topology = self.names.topology();
         let keys = Keys::One(topology.clone());

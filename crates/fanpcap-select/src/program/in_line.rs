@@ -64,7 +64,7 @@ impl Program {
         asm.load_big_endian(Width::Double, R8, R1, 30);
         expect(asm, control::BEACONS, copy);
         if is_one_of_several {
-            // A copy may come at once, so the number is stored before its announcement is cleared.
+            // A copy may come on another device at once, so the number is stored first.
             asm.value(R4, MAP_CONTROL, offset(control::LAST_NUMBER));
             asm.store(Width::Double, R4, 0, R5);
         }

@@ -23,7 +23,7 @@ const REFUSALS: usize = 16;
 pub(super) struct MemberState {
     pub(super) member: Member,
     pub(super) heard: Duration,
-    /// Whether this coordinator has heard the node since its lead began, and since its last pause.
+    /// Whether the node was heard since this coordinator began to lead or was last paused.
     pub(super) is_heard: bool,
     /// When to send the topology to the node again. `attempts` counts the times it was sent.
     next: Duration,
@@ -159,9 +159,9 @@ impl Members {
         self.nodes.values_mut().for_each(|one| one.expect(now));
     }
 
-    /// Removes nodes and refusals that are older than `offline`. Returns whether a node was
-    /// removed. If no node has been heard for one and a half heartbeats, the coordinator itself may
-    /// be cut off. Then no node is removed until all are silent for `offline`.
+    /// Removes nodes that are silent for `offline`, and refusals that are as old. Returns whether a
+    /// node was removed. If no node has been heard for one and a half heartbeats, the coordinator
+    /// itself may be cut off. Then no node is removed until all nodes are silent for `offline`.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();
@@ -287,7 +287,7 @@ impl CoordinatorEnd {
 
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "this role drops all other messages"
+        reason = "coordinators drop all other messages of nodes"
     )]
     pub(super) fn hear_node(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
         let node = NodeId(from.1.id);

@@ -27,8 +27,8 @@ pub(super) struct Collector {
 
 /// The longest time that a record waits for its message to become full.
 const FLUSH: Duration = Duration::from_millis(500);
-/// How long after the templates the first selectors are sent. On a busy machine `GoFlow2` may read
-/// the templates more than 100 ms after they came.
+/// The time between sending the templates and sending the first selectors. On a busy machine,
+/// `GoFlow2` may read templates more than 100 ms after they came.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Over UDP, selectors are exported again after this time, because UDP may lose them.
 const REPEAT: Duration = Duration::from_secs(600);

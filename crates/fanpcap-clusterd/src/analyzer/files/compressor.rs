@@ -37,7 +37,7 @@ struct Counts {
     saved: AtomicU64,
 }
 
-/// The thread that compresses.
+/// The thread that compresses finished files.
 #[derive(Debug)]
 pub(super) struct Compressor {
     finished: Sender<PathBuf>,

@@ -78,7 +78,7 @@ fn put_some(files: &mut Files, numbers: Range<u64>, from: u64, now: u64) {
     files.flush(now);
 }
 
-/// The packets of all files.
+/// The number of packets in all files.
 fn packets(directory: &Path) -> u64 {
     let mut count = 0;
     for path in ours(directory).unwrap() {
@@ -121,7 +121,7 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     let now = 1_000 * RETRY;
     let mut killed = Files::new(&directory, ROTATION).unwrap();
     put_some(&mut killed, 0..50, now, now);
-    // Writes two files. The second file ends within a packet.
+    // Writes two files. The second file is then cut off within a packet.
     killed.open = None;
     put_some(&mut killed, 50..100, now, now + 1);
     let last = killed.open.as_ref().unwrap().path.clone();
@@ -144,10 +144,10 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     );
     let mut files = Files::new(&directory, ROTATION).unwrap();
     put_some(&mut files, 40..120, now, now + 2);
-    // A packet with the same content as an earlier packet, and a later time stamp.
+    // This packet has the content of an earlier packet, but a later time stamp.
     put_some(&mut files, 110..111, now + 1000, now + 2);
     assert_eq!((files.written, files.unwritten), (81, 0));
-    // Each of the 120 packets is written once, and so is the packet with the later time stamp.
+    // All 120 packets are written once, and so is the packet with the later time stamp.
     drop(files);
     fs::remove_file(pipe).unwrap();
     assert_eq!(packets(&directory), 121);

@@ -18,16 +18,16 @@ pub(crate) fn mode(setup: &Setup) -> String {
 /// Notes for the operator on the nodes' versions and settings. `by` is the cluster's selection key.
 pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
     let modes = differing(rows, |setup| Some(mode(setup))).map(|they| {
-        format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
+        format!("nodes differ in mode ({they}): write the same 'mode' and 'header' into all files")
     });
     let versions = differing(rows, |setup| Some(setup.version.to_string()));
     let versions = versions
-        .map(|they| format!("nodes differ in version: {they}: install the same version on all"));
+        .map(|they| format!("nodes differ in version ({they}): install the same version on all"));
     let devices = differing(rows, |setup| Some(setup.devices?.to_string()));
     let devices = devices.map(|they| {
         format!(
-            "nodes differ in their number of devices: {they}: a node misses the packets of a port that \
-             its 'device' does not name"
+            "nodes differ in their number of devices ({they}): a node misses the packets of a port \
+             that its 'device' does not name"
         )
     });
     let others = rows.iter().filter_map(|row| {

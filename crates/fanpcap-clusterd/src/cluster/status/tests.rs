@@ -135,9 +135,9 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
     let table = table("lab", &status);
     for line in [
         "00000003  behind        1        0    1365  capture 52    0.2.0    10.0.0.1:7001",
-        "nodes differ in mode: distribution, but capture 52 of 00000003:",
-        "nodes differ in version: 0.1.0, but 0.2.0 of 00000003: install the same version on all",
-        "nodes differ in their number of devices: 2, but 1 of 00000003:",
+        "nodes differ in mode (distribution, but capture 52 of 00000003):",
+        "nodes differ in version (0.1.0, but 0.2.0 of 00000003): install the same version on all",
+        "nodes differ in their number of devices (2, but 1 of 00000003):",
         "the settings of node 00000003 say 'select = flow', but the cluster selects by 'packet'",
     ] {
         assert!(table.contains(&format!("\n{line}")), "{line} in {table}");

@@ -25,8 +25,8 @@ pub(super) enum Event {
 /// The number of nodes before the first node joins.
 pub(super) const NODES: usize = 3;
 
-/// After a death, at least this many nodes must live: with fewer, the account can't decide which
-/// port loses packets.
+/// After a death, at least this many nodes must live. With fewer nodes, the account can't decide
+/// which port loses packets.
 pub(super) const LEAST: usize = 3;
 
 /// Random numbers that a seed determines.
