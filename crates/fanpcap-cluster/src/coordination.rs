@@ -157,7 +157,7 @@ pub struct View {
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
-    /// If this version can't read the topology, the topology's revision. `view` then has none.
+    /// If this version can't read the topology, its revision. Then `view` has no topology.
     pub unreadable: Option<Revision>,
     /// The name by which the leading coordinator calls itself; `None` if no coordinator leads.
     pub leader: Option<String>,

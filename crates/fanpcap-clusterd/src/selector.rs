@@ -42,7 +42,7 @@ enum Destination {
     Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
 }
 
-/// The last beacon that was accepted, because its number was announced ([`Selector::announce`]).
+/// The last beacon with an announced number ([`Selector::announce`]). Others are not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastBeacon {
     /// The sequence of the beacon.

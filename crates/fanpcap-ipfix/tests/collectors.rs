@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const PORT: u16 = 2055;
 const PACKETS: u64 = 10_000;
-/// The length of the Ethernet header, plus the 52 bytes that the DiCAP paper sends of each packet.
+/// The length of the Ethernet header, plus the DiCAP paper's header length of 52 bytes.
 const SNAPLEN: usize = 66;
 const GOFLOW2: &str = "github.com/netsampler/goflow2/v2/cmd/goflow2@v2.2.1";
 

@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) captured: Box<Counts>,
     /// The lowest stamp of the session's records. Batches without records do not count.
     pub(super) began: u64,
-    /// When the newest batch came. `ahead` is that batch's stamp minus the time at which it came.
+    /// When the newest batch came. `ahead` is that batch's stamp minus the time of its arrival.
     pub(super) heard: u64,
     pub(super) ahead: i64,
     /// When this many time slots have been delivered, so have all records of the session that came.

@@ -102,7 +102,7 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    /// The addresses with these codes, in the list's order. Fails if there are more than `most`.
+    /// The addresses with these codes, in order. Fails if there are more than `most` addresses.
     pub(super) fn addresses(
         self,
         codes: AddressCodes,

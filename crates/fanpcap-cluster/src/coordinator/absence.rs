@@ -32,8 +32,8 @@ struct MassAbsence {
 
 impl Absences {
     /// Whether so many of `all` nodes are lost that none counts as dead, because the engine may be
-    /// the cause. A mass absence ends when too few nodes for it have been lost for a whole lease.
-    /// If at most half of the nodes are lost, it also ends when no further node was lost for
+    /// the cause. A mass absence ends a lease after the lost nodes became too few for it. If at
+    /// most half of the nodes are lost, it also ends when no further node was lost for
     /// [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,

@@ -30,7 +30,7 @@ pub(super) struct Ownership {
 }
 
 impl Ownership {
-    /// Takes a topology. Returns the revision of the topology before; `None` if `revision` is not
+    /// Takes a topology. Returns the previous topology's revision; `None` if `revision` is not
     /// newer.
     pub(super) fn follow(&mut self, revision: Revision, topology: Topology) -> Option<Revision> {
         let before = self.topologies.back();
@@ -92,8 +92,9 @@ impl Ownership {
     }
 }
 
-/// Whether `before` and `after` show each bucket that a node had in between. If `after` is stable,
-/// an unknown union may lie between the two, because its new owners are the owners in `after`.
+/// Whether `before` and `after` show each bucket that a node had between the two. If `after` is
+/// stable, an unknown union may lie between the two, because its new owners are the owners in
+/// `after`.
 fn is_next(before: &Topology, after: &Topology) -> bool {
     // After a fork (two leaders at once), `after` may have replaced a topology other than `before`.
     let keeps = |bucket: usize| {

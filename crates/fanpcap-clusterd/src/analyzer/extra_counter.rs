@@ -26,7 +26,7 @@ const fn counter(name: &'static str, metric: &'static str, help: &'static str) -
 pub(super) const REMOVED_FILES: ExtraCounter = counter(
     "removed_files",
     "fanpcap_analyzer_removed_files_total",
-    "Old files that were removed to keep to the limits.",
+    "Old files that --keep, --keep-size or --keep-free removed.",
 );
 pub(super) const REMOVED_BYTES: ExtraCounter = counter(
     "removed_bytes",

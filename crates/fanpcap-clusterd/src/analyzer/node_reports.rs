@@ -27,7 +27,7 @@ pub(super) struct NodeReports {
     newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// Lost packets of counters that were reset, and of nodes that were forgotten.
+    /// How many packets were lost before counters were reset, or before nodes were forgotten.
     past: u64,
     /// For each node removed from `nodes`, how many of its record numbers were missing then.
     silent: BTreeMap<NodeId, u64>,
@@ -141,7 +141,7 @@ impl NodeReports {
             let before = before.map_or(0, |it| it.at_rest());
             self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
-            // Records that went missing before the reset are losses of the old counters.
+            // Records that went missing before the counters were reset count for the old counters.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
             entry.missing_packets = Some(MissingPackets::new(is_new).after(others));

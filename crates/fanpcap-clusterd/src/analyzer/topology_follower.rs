@@ -54,12 +54,12 @@ impl TopologyFollower {
         }
     }
 
-    /// What the thread has read since the last call.
+    /// What the thread that reads the topology has found since the last call.
     pub(super) fn updates(&self) -> impl Iterator<Item = TopologyUpdate> + '_ {
         self.updates.try_iter()
     }
 
-    /// Makes the thread read at once, because the analyzer lacks the topology `revision` of a node.
+    /// Makes the thread read at once, because a node follows `revision`, which the analyzer lacks.
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);

@@ -77,7 +77,7 @@ fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> R
     side.change(change)?;
     let said = match change {
         OperatorChange::Drain(_) => {
-            "gives its buckets to other nodes: stop it when it has no buckets left".to_owned()
+            "gives its buckets to other nodes: stop the node when it has no buckets left".to_owned()
         }
         OperatorChange::Restore(_) => "gets buckets again".to_owned(),
         OperatorChange::Weight(_, Some(weight)) => format!("has weight {weight}"),

@@ -78,7 +78,7 @@ struct ComparedPackets {
 }
 
 impl ComparedPackets {
-    /// The packets that may be doubles with `key`. Stamps of doubles differ by at most `window` ns.
+    /// The packets that may be doubles with this selection key. Stamps may differ by `window` ns.
     fn of(key: Key, moved: &[MoveTime], window: u64) -> Self {
         let wider = |MoveTime(times): &MoveTime| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)

@@ -51,7 +51,8 @@ impl Store {
         &self.0
     }
 
-    /// Replaces the file's contents. Only the owner may read the hash's initial value, a secret.
+    /// Replaces the file's contents. Only the file's owner may read them, because the initial value
+    /// of the hash is secret.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
         // A coordinator that crashed may have left this file, and then `create_new` would fail.

@@ -158,7 +158,7 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
         let truth = truth.with_context(|| stage.output())?;
         println!("{truth:?}, {:.1} kpps", stage.rate());
         ensure!((truth.missed, truth.doubles) == (0, 0), "{truth:?}");
-        // The new analyzer's account began while packets came, so its two bounds may differ.
+        // The new analyzer's account began while packets came, so it may give a range of losses.
         let line = stage.line().context("a line")?;
         line.assert_within("lost", 0)?;
         ensure!(

@@ -18,9 +18,8 @@ use crate::kv::Keys;
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How many lease durations a node waits before it reports that its id is taken. The key from
-/// before the node's reboot may last so long, because etcd renews all leases when etcd's leader
-/// changes.
+/// How many lease durations a node waits before it reports that its id is taken. After a reboot,
+/// the node's old key may last so long, because etcd renews all leases when etcd's leader changes.
 const PATIENCE: u32 = 3;
 
 /// A node's connection to its cluster in etcd.
@@ -31,7 +30,7 @@ pub struct NodeLink {
     orders: Sender<Order>,
     news: Receiver<NodeMessage>,
     has_reached: bool,
-    /// The last reported refusal, so that it is not reported again.
+    /// The refusal that was reported last. The same refusal is not reported again.
     denied: Option<String>,
 }
 
@@ -162,15 +161,15 @@ impl Keeper {
                 if standing != RegistrationState::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
-                    // Commands that show the cluster read from this key that the node has a clone.
-                    // Nothing else needs the key, so an error is ignored.
+                    // This key only makes commands show the clone, so a failure to store the key is
+                    // ignored.
                     let _ = self.registration.note_clone(self.refusal);
                 }
                 return self.ttl * 3 / 10;
             }
             Err(error) => error,
         };
-        // If etcd has not answered for a whole `ttl`, it may have ended the lease.
+        // If etcd has not answered for a whole `ttl`, the lease may have ended.
         if self.reached.is_none_or(|at| at.elapsed() > self.ttl) {
             self.tell_reach(false);
         }

@@ -1,4 +1,4 @@
-//! Tests of the client and of the coordination, with etcd servers of Debian's etcd-server.
+//! Tests of the client and of the coordination, with servers from Debian's package etcd-server.
 
 mod calls;
 mod certificates;

@@ -159,9 +159,10 @@ impl Members {
         self.nodes.values_mut().for_each(|one| one.expect(now));
     }
 
-    /// Removes nodes that are silent for `offline`, and refusals that are as old. Returns whether a
-    /// node was removed. If no node has been heard for one and a half heartbeats, the coordinator
-    /// itself may be cut off. Then no node is removed until all nodes are silent for `offline`.
+    /// Removes nodes that are silent for `offline`, and refusals older than `offline`. Returns
+    /// whether a node was removed. If no node has been heard for one and a half heartbeats, the
+    /// coordinator itself may be cut off. Then no node is removed until all nodes are silent for
+    /// `offline`.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();
@@ -298,7 +299,7 @@ impl CoordinatorEnd {
             self.see(now, body.term());
         }
         if !self.leads() {
-            // A join counts only if the leader would accept it too.
+            // A join that the leader would refuse does not show that the leader is gone.
             let known = || Members::inherited(now, self.knowledge.state.members.clone());
             if matches!(&body, Body::Join(member) if known().refusal(member).is_none()) {
                 self.note_asked(now, node);
