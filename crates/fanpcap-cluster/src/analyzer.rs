@@ -39,8 +39,8 @@ const MOST_HELD: usize = 1 << 31;
 /// influence the cluster's time.
 const SILENT: u64 = 5_000_000_000;
 
-/// A session that is first seen within this many nanoseconds of the analyzer's start may have begun
-/// before the start. Then the previous analyzer had the session's first batches.
+/// A session whose first batch comes this soon (in nanoseconds) after the analyzer's start may be
+/// older than the start. Then the previous analyzer had the session's first batches.
 const YOUNG: u64 = 10_000_000_000;
 
 /// An analyzer's settings, with times in nanoseconds.
@@ -87,7 +87,7 @@ pub struct Delivered<'a> {
     pub revision: Revision,
     /// The packet.
     pub record: Record<'a>,
-    /// Whether the record came too late to be delivered in order.
+    /// Whether the record came too late to be delivered in the order of time.
     pub late: bool,
 }
 
@@ -252,8 +252,8 @@ impl Analyzer {
         Ok(at)
     }
 
-    /// If there are [`SESSIONS`] sessions, ends the one that has been silent for the longest time.
-    /// Adds the counts of the ended session to another session of the same node.
+    /// If there are [`SESSIONS`] sessions, ends the session that has been silent the longest. Adds
+    /// the counts of the ended session to another session of the same node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -328,7 +328,7 @@ impl Analyzer {
         rules.forget(self.timeline.due());
     }
 
-    /// The number of delivered time slots. This number only grows ([`release`](Self::release)).
+    /// How many slots of time (each about 1 ms) have been delivered. The number never falls.
     pub fn given(&self) -> u64 {
         self.timeline.given()
     }

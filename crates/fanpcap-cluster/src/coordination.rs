@@ -175,7 +175,7 @@ pub enum WriteError {
     NotLeading,
     /// The cluster's topology has changed. Poll, then plan again.
     Changed,
-    /// The connection broke: the engine may have stored the topology. Poll, then plan again.
+    /// The connection broke. The engine may have stored the topology. Poll, then plan again.
     Unknown,
     /// The coordinator could not write its file, and so did not send the topology. It tries again.
     Unstored,

@@ -355,7 +355,7 @@ fn is_own(claim: u8) -> bool {
     claim != Claim::Elsewhere as u8
 }
 
-/// Whether another node also captures packets with this claim, as in a union.
+/// Whether another node also captures the packets of a bucket with this claim (in a union).
 fn is_shared(claim: u8) -> bool {
     claim == Claim::Shared as u8
 }

@@ -44,7 +44,7 @@ impl Follower {
     /// whether changes came.
     ///
     /// # Errors
-    /// Fails if etcd is out of reach, or refuses the call. The copy stays as it was: call again.
+    /// Fails if etcd is out of reach, or refuses the call. The copy is then unchanged; call again.
     pub fn wait(&mut self) -> Result<bool, CallError> {
         let Some(revision) = self.revision else {
             self.read()?;

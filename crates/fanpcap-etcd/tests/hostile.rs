@@ -45,8 +45,8 @@ fn error_of(client: &Client) -> CallError {
     let begun = Instant::now();
     let answer = client.range(&Keys::One(b"/k".to_vec()));
     let error = answer.expect_err("no etcd answers");
-    // On a busy machine, the error may come some time after the deadline. Without a deadline, it
-    // would never come.
+    // On a busy machine, the error may come some time after the deadline. Without a deadline, the
+    // call would never end.
     assert!(begun.elapsed() < LIMITS.call + Duration::from_secs(60));
     error
 }

@@ -178,8 +178,8 @@ impl CoordinatorEnd {
         self.knowledge.note_stored(state);
     }
 
-    /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
-    /// protocol repeats important messages. Without a stored state, this coordinator does not lead.
+    /// Notes that the state could not be stored. Drops the waiting datagrams, because the protocol
+    /// repeats important messages. Without a stored state, this coordinator does not lead.
     pub fn note_store_failure(&mut self) {
         self.outbox = Outbox::default();
     }
@@ -200,7 +200,7 @@ impl CoordinatorEnd {
         &self.view
     }
 
-    /// Makes `topology` the cluster's topology, if the present one still has the revision
+    /// Makes `topology` the cluster's topology, if the present topology still has the revision
     /// `replaces`.
     ///
     /// # Errors

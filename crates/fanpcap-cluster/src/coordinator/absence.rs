@@ -83,7 +83,7 @@ impl Absences {
         self.is_half_heard() && self.mass.as_ref().is_some_and(outlasts)
     }
 
-    /// Whether there is a mass absence in which the coordinator hears at least half of all nodes.
+    /// Whether a mass absence lasts, and the coordinator hears at least half of all nodes.
     pub(super) fn is_half_heard(&self) -> bool {
         self.mass.as_ref().is_some_and(|mass| mass.is_half_heard)
     }

@@ -51,7 +51,7 @@ pub(super) const EXPORTED: ExtraCounter = counter(
 pub(super) const EXPORT_LEFT_OUT: ExtraCounter = counter(
     "export_left_out_packets",
     "fanpcap_analyzer_export_left_out_packets_total",
-    "Packets that are not IP: a flow can't describe them.",
+    "Packets that a flow can't describe, because they are not IP.",
 );
 pub(super) const EXPORT_CUT: ExtraCounter = counter(
     "export_cut_packets",

@@ -42,7 +42,7 @@ struct Facts {
     is_adrift: bool,
     /// Why no coordinator is in reach; `None` if a coordinator replied.
     unled: Option<String>,
-    /// Whether the topology has a filter; if there is no topology, whether the settings have one.
+    /// If there is a topology, whether it has a filter; otherwise, whether the settings have one.
     has_filter: bool,
     node: Option<Node>,
 }

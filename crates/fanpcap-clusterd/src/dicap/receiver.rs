@@ -111,7 +111,7 @@ impl Receiver {
         let senders = Arc::new(Senders::new(has_keys));
         let believed = Arc::clone(&senders);
         let take = move || {
-            // The buffer has one byte more than the longest datagram: longer ones are refused.
+            // The buffer has one byte more than the longest datagram, to notice longer datagrams.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {

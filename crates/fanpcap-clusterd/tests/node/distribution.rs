@@ -83,7 +83,7 @@ fn an_agent_that_is_killed_changes_nothing_and_the_next_takes_over() {
         stage.send(3000..5000)?;
         ensure!(
             program(&stage, 1)? == before,
-            "the BPF program has not changed"
+            "the BPF program is unchanged"
         );
         for _ in 0..3 {
             stage.kill(1)?;

@@ -37,7 +37,7 @@ enum Order {
     End,
 }
 
-/// A candidate, and the time until which its lease certainly lasts.
+/// A candidate in the election, and the time before which its lease can't end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Term {
     candidate: Candidate,

@@ -85,8 +85,8 @@ impl NodeLink {
     /// Waits at most `wait` for events, and returns them, the oldest first.
     ///
     /// # Errors
-    /// Fails if etcd refuses a call before any call succeeded: a password, a certificate or a
-    /// permission is wrong. Later refusals are events ([`NodeEvent::Denied`]), because then nodes
+    /// Fails if etcd refuses a call before any call succeeded, because a password, a certificate or
+    /// a permission is wrong. Later refusals are events ([`NodeEvent::Denied`]), because then nodes
     /// keep capturing as before.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
@@ -215,8 +215,8 @@ impl Keeper {
         let _ = self.outbox.send(news);
     }
 
-    /// Starts the thread that follows the topology. If another machine has the node's id, the
-    /// thread is not started, because both machines would capture the same packets.
+    /// Starts the thread that follows the cluster's topology. If another machine has the node's id,
+    /// the thread is not started, because both machines would capture the same packets.
     fn follow(&self) {
         let topology = self.names.topology();
         let keys = Keys::One(topology.clone());
@@ -245,8 +245,8 @@ impl Keeper {
     }
 }
 
-/// The event for a topology. If this version can't read the topology, for example because a later
-/// version wrote it, the node keeps its topology, and the operator gets a message.
+/// The event for a topology. If this version can't read the topology (perhaps a later version wrote
+/// it), the event is a message for the operator, and the node keeps its previous topology.
 fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
     let revision = Revision(u64::try_from(revision).ok()?);
     Some(match Topology::decode(value) {

@@ -75,7 +75,7 @@ fn peer(node: NodeId) -> Peer {
     }
 }
 
-/// A machine that a coordinator has refused recently.
+/// A machine that the coordinator refused as a node less than `offline` ago.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The machine's node id.
@@ -159,10 +159,9 @@ impl Members {
         self.nodes.values_mut().for_each(|one| one.expect(now));
     }
 
-    /// Removes nodes that are silent for `offline`, and refusals older than `offline`. Returns
-    /// whether a node was removed. If no node has been heard for one and a half heartbeats, the
-    /// coordinator itself may be cut off. Then no node is removed until all nodes are silent for
-    /// `offline`.
+    /// Removes nodes silent for `offline`, and refusals older than `offline`. Returns whether a
+    /// node was removed. If no node has been heard for one and a half heartbeats, the coordinator
+    /// itself may be cut off. Then no node is removed until all nodes are silent for `offline`.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();

@@ -7,7 +7,7 @@ use fanpcap_select::Key;
 
 use super::Row;
 
-/// A node's mode. In capture mode, also the number of bytes of each packet that the node sends.
+/// A node's mode, and in capture mode, how many bytes of each packet the node sends.
 pub(crate) fn mode(setup: &Setup) -> String {
     match setup.header {
         None => "distribution".to_owned(),

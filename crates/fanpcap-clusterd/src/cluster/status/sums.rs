@@ -25,7 +25,7 @@ pub(super) struct UnseenCluster {
 }
 
 impl Sums {
-    /// Asks all clusters at the same time, because a cluster that does not reply takes ten seconds.
+    /// Asks all clusters at once, because it waits ten seconds for a cluster that does not reply.
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let seen = thread::scope(|scope| {
             let asked = files.iter().map(|file| scope.spawn(move || look(file)));
