@@ -157,7 +157,8 @@ pub struct View {
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
-    /// If this version can't read the topology, its revision. Then `view` has no topology.
+    /// The topology's revision if this version can't read the topology. `view` then has no
+    /// topology.
     pub unreadable: Option<Revision>,
     /// The name by which the leading coordinator calls itself; `None` if no coordinator leads.
     pub leader: Option<String>,

@@ -135,7 +135,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// If this version can't read the topology, the topology's revision. Then this coordinator
+    /// The topology's revision, while this version can't read the topology. Then this coordinator
     /// plans nothing, and stands for election only if no other coordinator has led for a while.
     pub fn unreadable(&self) -> Option<Revision> {
         self.knowledge.unreadable()

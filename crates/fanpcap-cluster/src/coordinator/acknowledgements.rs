@@ -15,7 +15,7 @@ pub(super) struct Acknowledgements {
     revision: Option<(Revision, Duration)>,
     gainers: BTreeSet<NodeId>,
     /// For each live node that gains buckets and has acknowledged the topology: the machine's boot,
-    /// and when this was first seen. If the machine boots again, this time begins again.
+    /// and when the coordinator first saw this. If the machine boots again, this time begins again.
     given: BTreeMap<NodeId, (u64, Duration)>,
 }
 

@@ -78,8 +78,8 @@ impl NodeReports {
         }
     }
 
-    /// Makes the account cover the buckets of `part`. If it covered other buckets, begins a new
-    /// account at `now`, in nanoseconds since 1970, and returns `true`.
+    /// Makes the account cover the buckets of `part`. If the account covered other buckets, begins
+    /// a new account at `now`, in nanoseconds since 1970, and returns `true`.
     pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
         if part == self.part {
             return false;

@@ -58,7 +58,8 @@ pub struct CoordinatorLink {
     view: View,
     has_reached: bool,
     /// The revision of a topology that this version can't read. This coordinator then does not
-    /// stand for election, because a coordinator of another version may read the topology.
+    /// stand for election, because a coordinator of another version may be able to read the
+    /// topology.
     unreadable: Option<Revision>,
     /// Why etcd refuses calls, or why it was never in reach; `None` after a successful call.
     denied: Option<String>,
