@@ -191,7 +191,7 @@ fn a_driver_without_xdp_on_one_of_two_devices_is_no_hindrance() {
             stage.await_metric(0, "captured_packets_total", 200 * agents)?;
             stage.kill(0)?;
         }
-        stage.await_output(0, "topology 1 goes on")?;
+        stage.await_output(0, "topology 1, which an earlier agent")?;
         let done = stage.run(0, &["--detach"])?;
         ensure!(done.status.success(), "{done:?}");
         Ok(())
