@@ -72,7 +72,7 @@ pub mod control {
 pub mod counts {
     use super::{BUCKETS, Lanes};
 
-    /// Bytes of one table's counters of 16 bits: one counter of packets for each bucket.
+    /// Bytes of one table's packet counters of 16 bits, one for each bucket.
     pub const SHORT_TABLE: usize = BUCKETS * 2;
     /// Bytes of a lane's counters of 16 bits, for both tables. These counters are at the beginning
     /// of the row. Only lanes with a queue of their own have these counters.

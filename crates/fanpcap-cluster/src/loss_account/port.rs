@@ -31,8 +31,8 @@ pub(super) struct Port {
     old: Box<[i64; BUCKETS]>,
     /// When the port was last judged and was not lossy, or when losses were last noted as old.
     noted: u64,
-    /// The value of `lacking` when losses were last noted as old, plus the later losses of buckets
-    /// whose traffic has stopped.
+    /// The value of `lacking` when losses were last noted as old. Later losses of buckets whose
+    /// traffic has stopped are added to it.
     rested: i64,
     /// Packets that the port certainly lost, without those noted as old. This number never falls.
     lacking: i64,

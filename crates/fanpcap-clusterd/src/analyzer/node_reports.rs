@@ -48,7 +48,8 @@ struct ReportedNode {
     is_live: bool,
 }
 
-/// The counts at which a node's account begins, if its counters are older than the account.
+/// A node's first counts, which are subtracted from its later counts, if the node's counters are
+/// older than the account.
 #[derive(Debug)]
 struct Start {
     /// For each bucket, how many packets the node had captured when it made its first report.

@@ -107,7 +107,7 @@ impl ShippingThread {
         }
     }
 
-    /// Sends batches until the queue is dropped, and then the remaining batches. If the queue set
+    /// Sends batches until the queue is dropped, then those that still wait, and returns. If the queue set
     /// `ends`, gives up the remaining batches after [`PATIENCE`]. Returns the number of
     /// unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {

@@ -196,7 +196,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends frames while a node is blind. Returns the sums of the frames that the analyzer has.
+    /// Sends frames while a node is blind. Returns the sums of the frames that have
+    /// reached the analyzer.
     fn send_blind(&mut self, frames: Vec<Sent>) -> Result<Sums> {
         self.stage.mirror.set_loss(NODES - 1, 1.0)?;
         let before = self.sums.frames;

@@ -1,5 +1,5 @@
-//! Nodes capture packets in turn: all nodes change their buckets at the coordinator's update in the
-//! stream.
+//! Nodes capture packets in turn. When the coordinator's update comes in the mirrored packets, all
+//! nodes change their buckets at this point.
 
 use std::fs;
 use std::process::{Command, Stdio};
