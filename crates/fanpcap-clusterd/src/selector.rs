@@ -281,9 +281,9 @@ impl Selector {
 
     /// Writes the table that is not in use. Returns the control word that puts this table into use.
     ///
-    /// If a claim begins the counting of a bucket, this table's count is subtracted from the bucket's
-    /// sums. If a claim ends it, the count is added. So neither changes the number of captured
-    /// packets.
+    /// If a claim begins the counting of a bucket, this table's count is subtracted from the
+    /// bucket's sums. If a claim ends it, the count is added. So neither changes the number of
+    /// captured packets.
     fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
         bpf::wait_for_programs();
         let idle = self.control().idle();

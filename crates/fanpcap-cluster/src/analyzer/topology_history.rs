@@ -169,7 +169,8 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether, at the record's stamp, the owner in `known` had had the bucket for more than `skew`.
+    /// Whether, at the record's stamp, the owner in `known` had had the bucket for more than
+    /// `skew`.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);

@@ -4,7 +4,8 @@ use super::avp::{Avp, code};
 use super::fields::Fields;
 use super::message::{Kind, Message};
 
-/// A part of a list has at most this many of the list's AVPs. Each part also has `PART` and `TRANSFER`.
+/// A part of a list has at most this many of the list's AVPs. Each part also has `PART` and
+/// `TRANSFER`.
 const SHARE: usize = 250;
 
 /// The maximum number of parts of a list. The longest list is the state of a full cluster.

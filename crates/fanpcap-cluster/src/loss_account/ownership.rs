@@ -173,7 +173,8 @@ mod tests {
     fn a_topology_that_was_not_seen_may_have_given_any_bucket_to_any_node() {
         let mut ownership = Ownership::default();
         ownership.follow(Revision(1), topology(1, 0, None));
-        // The topology of epoch 2 is not known. It may be a union in which any node is the new owner.
+        // The topology of epoch 2 is not known. It may be a union in which any node is the new
+        // owner.
         ownership.follow(Revision(3), topology(3, 0, Some(2)));
         assert_eq!(had(&ownership, 1), [None; 3]);
         assert_eq!(had(&ownership, 2), [None; 3]);
