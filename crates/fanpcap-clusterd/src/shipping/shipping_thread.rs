@@ -107,8 +107,8 @@ impl ShippingThread {
         }
     }
 
-    /// Sends batches until the queue is dropped, then those that still wait, and returns. If the queue set
-    /// `ends`, gives up the remaining batches after [`PATIENCE`]. Returns the number of
+    /// Sends batches until the queue is dropped, then those that still wait, and returns. If the
+    /// queue set `ends`, gives up the remaining batches after [`PATIENCE`]. Returns the number of
     /// unacknowledged records.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
