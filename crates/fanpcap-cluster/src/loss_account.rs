@@ -22,7 +22,7 @@ mod account;
 mod ledger;
 mod balance;
 mod settle;
-mod stale;
+mod doubles;
 mod idle;
 mod turns;
 

@@ -265,7 +265,7 @@ pub(super) struct RunCounts<'a> {
     pub(super) around: ReportsAround<'a>,
     /// The first report after the time of the account; without such a report, the last report.
     pub(super) newest: &'a Report,
-    /// The newest report for which it is known whether its topology was replaced.
+    /// The newest report that was compared with the other nodes' reports.
     compared: Option<&'a Report>,
 }
 
@@ -273,13 +273,11 @@ impl RunCounts<'_> {
     /// The packets of the run in a bucket's interval.
     pub(super) fn part(&self, bucket: usize, offered: Span) -> RunPart {
         let run = self.run;
-        let compared = self.compared.map_or(0, |report| report.alone(bucket));
-        let newer = self.newest.alone(bucket).saturating_sub(compared);
-        let shared = self.newest.shared[bucket].saturating_sub(run.shared_before[bucket]);
+        let compared = self.compared.map_or(0, |report| report.captured[bucket]);
+        let newer = self.newest.captured[bucket].saturating_sub(compared);
         RunPart {
             captured: self.captured[bucket].since(run.captured_before[bucket]),
-            shared: signed(shared),
-            stale: signed(run.stale[bucket].saturating_add(newer)),
+            may_double: signed(run.may_double[bucket].saturating_add(newer)),
             is_ended: run.end.is_some(),
             had: true,
             is_out_of_turn: false,

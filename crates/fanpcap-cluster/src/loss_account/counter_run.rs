@@ -52,16 +52,16 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets captured, and those shared by unions, before each bucket's present interval.
+    /// The packets that the run had captured when each bucket's interval began.
     pub(super) captured_before: Box<Spans>,
-    pub(super) shared_before: Box<Counts>,
-    /// In each interval, packets captured while the node's topology may have been replaced.
-    pub(super) stale: Box<Counts>,
+    /// Upper limit of the packets that the run captured in each bucket's interval and that other
+    /// nodes may have captured too.
+    pub(super) may_double: Box<Counts>,
     /// For each bucket, whether the node may have had it in its present interval.
     pub(super) had: Box<Flags>,
     /// Whether a report of the last seconds names a topology that is not known.
     pub(super) follows_unknown: bool,
-    /// The stamp of the last report for which it is known whether its topology was replaced.
+    /// The stamp of the last report that was compared with the other nodes' reports.
     pub(super) compared: u64,
     /// The run counts as an observer only from this time on.
     pub(super) from: u64,
@@ -98,20 +98,18 @@ impl CounterRun {
 
     pub(super) fn new(report: Report, age: RunAge) -> Self {
         let summary = report.summary;
-        let zeros_of = || Box::new([0; BUCKETS]);
-        let (shared_before, stale, compared) = match age {
-            // The run may have captured by any topology before its first report.
-            RunAge::New => (zeros_of(), report.captured.clone(), summary.stamp),
-            RunAge::Older | RunAge::Resumed => (report.shared.clone(), zeros_of(), summary.stamp),
+        let may_double = match age {
+            // What other nodes captured before this report is not compared.
+            RunAge::New => report.captured.clone(),
+            RunAge::Older | RunAge::Resumed => Box::new([0; BUCKETS]),
         };
         Self {
             age,
             captured_before: zeros(),
-            shared_before,
-            stale,
+            may_double,
             had: Box::new([true; BUCKETS]),
             follows_unknown: false,
-            compared,
+            compared: summary.stamp,
             node: summary.node,
             boot: summary.boot,
             since: summary.since,
@@ -139,12 +137,13 @@ impl CounterRun {
         self.reports.push_back(report);
     }
 
-    /// Adds to `stale` the packets that the node captured outside unions between the oldest two
-    /// reports, because their topology may have been replaced.
+    /// Notes that other nodes may have captured what the node captured between the oldest two
+    /// reports.
     fn note_oldest(&mut self) {
         let [from, to] = [0, 1].map(|at| &self.reports[at]);
-        for (bucket, stale) in self.stale.iter_mut().enumerate() {
-            *stale = stale.saturating_add(alone(from, to, bucket));
+        for (bucket, doubles) in self.may_double.iter_mut().enumerate() {
+            let captured = to.captured[bucket].saturating_sub(from.captured[bucket]);
+            *doubles = doubles.saturating_add(captured);
         }
         self.compared = to.summary.stamp;
     }
@@ -166,7 +165,7 @@ impl CounterRun {
         self.follows_unknown || self.had[bucket]
     }
 
-    /// The newest report that was compared with the topologies of the other nodes.
+    /// The newest report that was compared with the other nodes' reports.
     pub(super) fn compared(&self) -> Option<&Report> {
         let mut reports = self.reports.iter();
         reports.rfind(|report| report.summary.stamp <= self.compared)
@@ -241,9 +240,4 @@ impl ReportsAround<'_> {
         let most = self.after.map_or(least, |report| signed(count(report)));
         Span { least, most }
     }
-}
-
-/// Packets of a bucket captured outside unions between two reports.
-pub(super) fn alone(from: &Report, to: &Report, bucket: usize) -> u64 {
-    to.alone(bucket).saturating_sub(from.alone(bucket))
 }

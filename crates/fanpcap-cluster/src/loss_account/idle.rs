@@ -16,10 +16,9 @@ struct IntervalEnd {
     offered: Span,
     /// The interval's packets that were doubled, and those that were lost.
     outcome: (Span, Span),
-    /// For each run, the packets that it had captured by the end, and those that unions shared.
-    counts: Vec<(Span, u64)>,
-    /// For each run, whether its node may have the bucket from the end on.
-    has: Vec<bool>,
+    /// For each run, the packets that it had captured by the end, and whether its node may have the
+    /// bucket from then on.
+    runs: Vec<(Span, bool)>,
 }
 
 impl Ledger {
@@ -78,14 +77,16 @@ impl Ledger {
             let parts = self.parts(bucket, offered, &shares);
             if may_close && shares.iter().all(|share| share.is_known(bucket)) {
                 let since = offered.since(self.intervals[bucket].offered);
+                let has = has
+                    .iter()
+                    .map(|has| has.as_ref().is_none_or(|has| has[bucket]));
+                let runs = shares.iter().zip(has);
                 closing.push(IntervalEnd {
                     bucket,
                     offered,
                     outcome: parts.outcome(since),
-                    counts: shares.iter().map(|share| share.counts(bucket)).collect(),
-                    has: has
-                        .iter()
-                        .map(|has| has.as_ref().is_none_or(|has| has[bucket]))
+                    runs: runs
+                        .map(|(share, has)| (share.captured[bucket], has))
                         .collect(),
                 });
             } else if parts.is_partial() {
@@ -108,12 +109,10 @@ impl Ledger {
     /// Adds an interval's outcome to the sums, and begins the next one.
     fn begin_interval(&mut self, end: IntervalEnd) {
         let bucket = end.bucket;
-        let counts = end.counts.into_iter().zip(end.has);
-        for (run, ((captured, shared), has)) in self.runs.iter_mut().zip(counts) {
+        for (run, (captured, has)) in self.runs.iter_mut().zip(end.runs) {
             run.had[bucket] = has;
             run.captured_before[bucket] = captured;
-            run.shared_before[bucket] = shared;
-            run.stale[bucket] = 0;
+            run.may_double[bucket] = 0;
         }
         let closed = &mut self.closed[bucket];
         *closed = (closed.0 + end.outcome.0, closed.1 + end.outcome.1);
@@ -132,10 +131,5 @@ impl RunCounts<'_> {
         let is_there = !run.is_live() || self.around.after.is_some();
         let captured = self.captured[bucket].since(run.captured_before[bucket]);
         is_there && run.booked && captured.is_exact()
-    }
-
-    /// The packets of a bucket that the run captured, and how many of them unions shared.
-    fn counts(&self, bucket: usize) -> (Span, u64) {
-        (self.captured[bucket], self.newest.shared[bucket])
     }
 }

@@ -21,13 +21,14 @@ pub(super) struct Interval {
 pub(super) struct RunParts {
     captured: Span,
     /// The highest number of packets that one of the runs captured.
-    greatest: i64,
-    /// Upper limit of the packets that unions shared.
-    shared: i64,
-    /// Upper limit of the packets that nodes captured while their topology may have been replaced.
-    stale: i64,
-    /// Upper limit of the packets that dead nodes captured after their last reports.
+    greatest: Span,
+    /// Upper limit of the captured packets that other nodes may have captured too. A packet with
+    /// two copies in reports counts once.
+    may_double: i64,
+    /// Upper limit of the packets that ended runs captured after their last reports.
     unreported: i64,
+    /// The highest of these limits.
+    greatest_unreported: i64,
     /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
     out_of_turn: Option<i64>,
     /// Whether a possible owner of the bucket may have missed packets.
@@ -38,10 +39,9 @@ pub(super) struct RunParts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPart {
     pub(super) captured: Span,
-    /// Upper limit of the packets that unions shared.
-    pub(super) shared: i64,
-    /// Upper limit of the packets captured while the node's topology may have been replaced.
-    pub(super) stale: i64,
+    /// Upper limit of the captured packets that nodes with lower numbers or dead nodes may have
+    /// captured too.
+    pub(super) may_double: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,
     /// Whether the run has ended. Then all uncertain packets came after its last report.
@@ -57,11 +57,13 @@ impl RunParts {
     pub(super) fn add(&mut self, part: &RunPart) {
         let Span { least, most } = part.captured;
         self.captured += part.captured;
-        self.greatest = self.greatest.max(most);
-        self.shared = self.shared.saturating_add(part.shared);
-        self.stale = self.stale.saturating_add(part.stale);
+        self.greatest.least = self.greatest.least.max(least);
+        self.greatest.most = self.greatest.most.max(most);
+        self.may_double = self.may_double.saturating_add(part.may_double);
         if part.is_ended {
-            self.unreported = self.unreported.saturating_add(most.saturating_sub(least));
+            let unreported = most.saturating_sub(least);
+            self.unreported = self.unreported.saturating_add(unreported);
+            self.greatest_unreported = self.greatest_unreported.max(unreported);
         }
         if part.is_out_of_turn {
             let others = self.out_of_turn.unwrap_or(0);
@@ -82,9 +84,8 @@ impl RunParts {
 
     /// The packets that were doubled, and those that were lost, if `offered` packets were offered.
     ///
-    /// A packet can be doubled while a union shares its bucket, by a node that captures by an older
-    /// topology, or by a dead node after its last report. If all nodes saw all packets, no packet
-    /// is lost, because the owner of a bucket captures until the new owner captures too.
+    /// If all nodes saw all packets, no packet is lost, because the owner of a bucket captures until
+    /// the new owner captures too.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;
@@ -108,9 +109,11 @@ impl RunParts {
     /// assign the same packets to the same buckets.
     fn bounds(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
-        let beyond = captured.most.saturating_sub(self.greatest).max(0);
-        let reported = beyond.min(self.shared.saturating_add(self.stale));
-        let most = beyond.min(reported.saturating_add(self.unreported));
+        // One of the runs captured each packet once.
+        let beyond = captured.since(self.greatest).not_negative();
+        // A packet may have several copies that no report has, each of another dead node.
+        let unreported = self.unreported.saturating_sub(self.greatest_unreported);
+        let most = beyond.most.min(self.may_double.saturating_add(unreported));
         let least = captured.least.saturating_sub(offered.most).max(0);
         let doubles = Span {
             least,
@@ -118,7 +121,8 @@ impl RunParts {
         };
         let least = offered.least.saturating_sub(captured.most).max(0);
         let lacks = offered.most.saturating_sub(captured.least);
-        let most = lacks.saturating_add(reported).min(offered.most);
+        let most = lacks.saturating_add(beyond.least.min(self.may_double));
+        let most = most.min(offered.most);
         let lost = Span {
             least,
             most: most.max(least),

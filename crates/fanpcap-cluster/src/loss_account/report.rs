@@ -78,9 +78,4 @@ impl Report {
     pub(crate) fn counts(&self, bucket: usize) -> [u64; 3] {
         [&self.seen, &self.captured, &self.shared].map(|counts| counts[bucket])
     }
-
-    /// Packets of a bucket that the node captured outside unions.
-    pub(super) fn alone(&self, bucket: usize) -> u64 {
-        self.captured[bucket].saturating_sub(self.shared[bucket])
-    }
 }

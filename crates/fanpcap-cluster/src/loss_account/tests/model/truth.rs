@@ -4,7 +4,7 @@ use super::{Model, Node, Table, USED};
 use crate::loss_account::{BucketAccount, Span};
 
 /// A span may be this many times as wide as the number of uncertain packets.
-const FACTOR: i64 = 2;
+const FACTOR: i64 = 1;
 
 impl Model {
     /// Checks that the ledger's spans contain the truth at the time of the account.
