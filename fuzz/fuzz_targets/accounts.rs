@@ -8,11 +8,11 @@ use fanpcap_cluster::{NodeId, Revision};
 use libfuzzer_sys::fuzz_target;
 
 /// How many bytes of the input each report has: one for the action after the report, one for the
-/// node, one for the boot, and eight numbers.
-const STEP: usize = 3 + 8 * 8;
+/// node, one for the boot, and seven numbers.
+const STEP: usize = 3 + 8 * 7;
 
-fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
-    let [since, stamp, ring, shared, sequence, beacon, seen, captured] = numbers;
+fn report(node: u8, boot: u8, numbers: [u64; 7]) -> Report {
+    let [since, stamp, ring, sequence, beacon, seen, captured] = numbers;
     let counts =
         |count: u64| Box::new(std::array::from_fn(|b| if b % 64 == 0 { count } else { 0 }));
     Report {
@@ -30,7 +30,6 @@ fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
         },
         seen: counts(seen),
         captured: counts(captured),
-        shared: counts(shared),
     }
 }
 
@@ -45,12 +44,12 @@ fuzz_target!(|bytes: &[u8]| {
             let word = step[3 + 8 * at..][..8].try_into().expect("eight bytes");
             u64::from_le_bytes(word)
         };
-        let numbers: [u64; 8] = std::array::from_fn(number);
+        let numbers: [u64; 7] = std::array::from_fn(number);
         let _ = ledger.take(report(step[1], step[2], numbers));
         match step[0] % 6 {
             0 => ledger.end(NodeId(u32::from(step[1] % 4)), numbers[1], None),
-            1 => ledger.set_doubles(0, numbers[6]),
-            2 => ledger.set_refused(0, numbers[7]),
+            1 => ledger.set_doubles(0, numbers[5]),
+            2 => ledger.set_refused(0, numbers[6]),
             _ => ledger.settle(),
         }
     }

@@ -51,7 +51,6 @@ fn counts() -> Vec<u8> {
         summary,
         seen: Box::new([2; 4096]),
         captured: Box::new([1; 4096]),
-        shared: Box::new([0; 4096]),
     };
     CountsEncoder::new(head(Kind::Counts), Part::WHOLE).encode(&report)
 }

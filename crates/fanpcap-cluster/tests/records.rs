@@ -145,7 +145,6 @@ proptest! {
             for (read, written) in [
                 (&read.seen, &report.seen),
                 (&read.captured, &report.captured),
-                (&read.shared, &report.shared),
             ] {
                 prop_assert_eq!(its(&read[..]), its(&written[..]));
                 let others = |count: &&u64| **count != 0;
@@ -202,19 +201,18 @@ proptest! {
 }
 
 /// Counts for several buckets. Each count is 0, small, or any number.
-fn rows() -> impl Strategy<Value = Vec<[u64; 3]>> {
+fn rows() -> impl Strategy<Value = Vec<[u64; 2]>> {
     let count = |most| prop_oneof![Just(0), 0u64..300, 0..=most];
-    let row = (count(u64::MAX >> 1), count(u64::MAX), count(u64::MAX));
-    vec(row.prop_map(<[u64; 3]>::from), 1..200)
+    let row = (count(u64::MAX >> 1), count(u64::MAX));
+    vec(row.prop_map(<[u64; 2]>::from), 1..200)
 }
 
-fn report(numbers: [u64; 6], counts: impl Fn(usize) -> [u64; 3]) -> Report {
+fn report(numbers: [u64; 6], counts: impl Fn(usize) -> [u64; 2]) -> Report {
     let of = |which: usize| Box::new(std::array::from_fn(|bucket| counts(bucket)[which]));
     Report {
         summary: summary(numbers),
         seen: of(0),
         captured: of(1),
-        shared: of(2),
     }
 }
 
@@ -253,7 +251,7 @@ fn a_node_without_packets_says_so() {
 #[test]
 fn a_connection_has_the_counts_of_one_part() {
     let parts: Vec<Part> = Part::each(2).collect();
-    let report = report([1; 6], |_| [3, 2, 1]);
+    let report = report([1; 6], |_| [3, 2]);
     let messages: Vec<_> = parts
         .iter()
         .map(|part| CountsEncoder::new(head(Kind::Counts), *part).encode(&report))
@@ -266,7 +264,7 @@ fn a_connection_has_the_counts_of_one_part() {
 
 /// How many bytes one of 128 nodes sends to an analyzer in one second. The first report has a
 /// year's counts, and the second report has those of one more second. Some buckets get 1.7 times as
-/// many packets as others. In a union, the node shares all of its buckets with another node.
+/// many packets as others.
 fn bytes_in_a_second(packets: u64) -> usize {
     const YEAR: u64 = 365 * 86_400;
     let of_bucket = |bucket: usize| packets / 4096 * (75 + bucket as u64 * 13 % 51) / 100;
@@ -274,7 +272,7 @@ fn bytes_in_a_second(packets: u64) -> usize {
         report([1; 6], |bucket| {
             let seen = of_bucket(bucket) * seconds;
             let own = if bucket % 128 == 5 { seen } else { 0 };
-            [seen, own, own]
+            [seen, own]
         })
     };
     let mut encoder = CountsEncoder::new(head(Kind::Counts), Part::WHOLE);

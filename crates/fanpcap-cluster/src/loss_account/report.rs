@@ -44,8 +44,6 @@ pub struct Report {
     pub seen: Box<Counts>,
     /// The node's own packets that it captured, without those that were lost at a full ring.
     pub captured: Box<Counts>,
-    /// Packets that another node also had to capture, because a union shared their bucket.
-    pub shared: Box<Counts>,
 }
 
 /// The greatest possible count: a bucket with ten million packets a second reaches it after three
@@ -56,13 +54,11 @@ impl Report {
     /// Whether the counts are consistent. Any process may have sent the report.
     pub(super) fn is_possible(&self) -> bool {
         let Summary { since, stamp, .. } = self.summary;
-        let parts = self.captured.iter().zip(self.shared.iter());
-        let mut counts = self.seen.iter().zip(parts);
+        let mut counts = self.seen.iter().zip(self.captured.iter());
         since <= stamp
             && self.summary.ring <= MOST
             && self.summary.beacon.sequence <= MOST
-            && counts
-                .all(|(seen, (captured, shared))| captured.max(shared) <= seen && *seen <= MOST)
+            && counts.all(|(seen, captured)| captured <= seen && *seen <= MOST)
     }
 
     /// Whether a count is less than in the report `before`.
@@ -70,12 +66,11 @@ impl Report {
         let fell = |new: &Counts, old: &Counts| new.iter().zip(old).any(|(new, old)| new < old);
         fell(&self.seen, &before.seen)
             || fell(&self.captured, &before.captured)
-            || fell(&self.shared, &before.shared)
             || self.summary.ring < before.summary.ring
     }
 
-    /// Packets of a bucket that the node saw, captured and shared.
-    pub(crate) fn counts(&self, bucket: usize) -> [u64; 3] {
-        [&self.seen, &self.captured, &self.shared].map(|counts| counts[bucket])
+    /// Packets of a bucket that the node saw and captured.
+    pub(crate) fn counts(&self, bucket: usize) -> [u64; 2] {
+        [&self.seen, &self.captured].map(|counts| counts[bucket])
     }
 }

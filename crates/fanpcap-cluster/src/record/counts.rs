@@ -7,9 +7,9 @@
 //! After the head come fields of 8 bytes: since, stamp, revision, ring, the beacon's number, and
 //! the beacon's time. Then come the analyzer's index (2), the number of analyzers (2), and 0 (4).
 //! Then comes a varint for each bucket of this analyzer: its lowest bit is a flag, and the bits
-//! above are the difference of the packets seen. If the flag is set, two more varints follow: the
-//! differences of the packets captured and shared. Else these differences are 0. A varint has seven
-//! bits in each byte, the low bits first; the highest bit is 0 in the last byte only.
+//! above are the difference of the packets seen. If the flag is set, another varint follows: the
+//! difference of the packets captured. Else this difference is 0. A varint has seven bits in each
+//! byte, the low bits first; the highest bit is 0 in the last byte only.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -26,8 +26,8 @@ const VARINT_BYTES: usize = 10;
 /// The bits of a count of packets seen that are sent: the flag in the varint takes one bit.
 const SEEN: u64 = u64::MAX >> 1;
 
-/// The counts of the last report, for each bucket: packets seen, captured and shared.
-type Before = Vec<[u64; 3]>;
+/// The counts of the last report, for each bucket: packets seen and captured.
+type Before = Vec<[u64; 2]>;
 
 /// Writes a node's reports for one connection to an analyzer.
 #[derive(Debug)]
@@ -44,13 +44,13 @@ impl CountsEncoder {
         Self {
             head: Head { kind, ..head },
             part,
-            before: vec![[0; 3]; BUCKETS],
+            before: vec![[0; 2]; BUCKETS],
         }
     }
 
     /// Begins another connection: the next report is its first one, with the counts themselves.
     pub fn restart(&mut self) {
-        self.before.fill([0; 3]);
+        self.before.fill([0; 2]);
     }
 
     /// Makes a message with the report. Of a count of packets seen, 63 bits are sent.
@@ -78,13 +78,11 @@ impl CountsEncoder {
         for bucket in self.part.buckets() {
             let now = report.counts(bucket);
             let before = std::mem::replace(&mut self.before[bucket], now);
-            let [seen, captured, shared] =
-                std::array::from_fn(|at| now[at].wrapping_sub(before[at]));
-            let follow = captured != 0 || shared != 0;
-            put_varint(&mut message, (seen << 1) | u64::from(follow));
-            if follow {
+            let [seen, captured] = std::array::from_fn(|at| now[at].wrapping_sub(before[at]));
+            let follows = captured != 0;
+            put_varint(&mut message, (seen << 1) | u64::from(follows));
+            if follows {
                 put_varint(&mut message, captured);
-                put_varint(&mut message, shared);
             }
         }
         complete(&mut message);
@@ -135,21 +133,19 @@ impl CountsDecoder {
             summary,
             seen: counts(0),
             captured: counts(1),
-            shared: counts(2),
         };
         Ok((part, report))
     }
 
     /// Adds the differences. `None` if there are too few or too many bytes for these buckets.
     fn add(&mut self, part: Part, mut rest: &[u8]) -> Option<()> {
-        self.before.resize(BUCKETS, [0; 3]);
+        self.before.resize(BUCKETS, [0; 2]);
         for bucket in part.buckets() {
-            let [seen, captured, shared] = &mut self.before[bucket];
+            let [seen, captured] = &mut self.before[bucket];
             let first = take_varint(&mut rest)?;
             *seen = (*seen + (first >> 1)) & SEEN;
             if first & 1 == 1 {
                 *captured = captured.wrapping_add(take_varint(&mut rest)?);
-                *shared = shared.wrapping_add(take_varint(&mut rest)?);
             }
         }
         rest.is_empty().then_some(())

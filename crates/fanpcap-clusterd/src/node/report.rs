@@ -121,7 +121,6 @@ impl Reporter {
             summary,
             seen: counts.seen,
             captured: counts.captured,
-            shared: counts.shared,
         })
     }
 }

@@ -18,8 +18,6 @@ pub struct Counts {
     /// counters are read one by one. So while packets come, these numbers may be too low, and may
     /// fall.
     pub captured: Box<[u64; BUCKETS]>,
-    /// For each bucket, the packets that this node selected while another node shared the bucket.
-    pub shared: Box<[u64; BUCKETS]>,
     /// This node's packets of all buckets, whether captured or lost.
     pub own: u64,
     /// Counters of the coordinator's frames and, over all buckets, of lost and filtered packets.
@@ -36,8 +34,7 @@ impl Selector {
         let lost = self.counters(counts::lost(self.lanes));
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);
-        let mut shared = Box::new([0_u64; BUCKETS]);
-        let mut own = 0_u64;
+        let [mut own, mut shared] = [0_u64; 2];
         for bucket in 0..BUCKETS {
             let [first, second] = tables.each_ref().map(|counted| counted[bucket]);
             seen[bucket] = first.wrapping_add(second);
@@ -50,13 +47,11 @@ impl Selector {
             let all = under(control::SUMS, is_own);
             own = own.wrapping_add(all);
             captured[bucket] = all.saturating_sub(lost[bucket]);
-            shared[bucket] = under(control::SHARED, is_shared);
+            shared = shared.wrapping_add(under(control::SHARED, is_shared));
         }
-        let all_shared = shared.iter().fold(0_u64, |sum, it| sum.wrapping_add(*it));
         Counts {
             seen,
             captured,
-            shared,
             own,
             causes: Causes {
                 beacons: self.cause(counts::BEACONS),
@@ -64,7 +59,7 @@ impl Selector {
                 forged: self.cause(counts::FORGED),
                 others: self.cause(counts::OTHERS),
                 lost: self.cause(counts::LOST),
-                shared: all_shared,
+                shared,
                 filtered: self.cause(counts::FILTERED),
             },
         }

@@ -305,7 +305,6 @@ fn report(number: u64) -> Report {
         },
         seen: Box::new([3 * number; 4096]),
         captured: Box::new([2 * number; 4096]),
-        shared: Box::new([number; 4096]),
     }
 }
 

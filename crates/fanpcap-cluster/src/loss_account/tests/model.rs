@@ -39,9 +39,8 @@ struct Table {
 }
 
 impl Table {
-    fn shares(&self, at: usize, bucket: usize) -> Option<bool> {
-        let (owner, new_owner) = (self.owners[bucket], self.new_owners[bucket]);
-        (owner == at || new_owner == at).then_some(owner != new_owner)
+    fn has(&self, at: usize, bucket: usize) -> bool {
+        self.owners[bucket] == at || self.new_owners[bucket] == at
     }
 }
 
@@ -59,7 +58,6 @@ struct Node {
     since: u64,
     seen: Box<Counts>,
     captured: Box<Counts>,
-    shared: Box<Counts>,
     ring: u64,
     /// How much the node's clock is ahead.
     ahead: u64,
@@ -164,7 +162,6 @@ impl Model {
             since: self.now + ahead,
             seen: Box::new([0; BUCKETS]),
             captured: Box::new([0; BUCKETS]),
-            shared: Box::new([0; BUCKETS]),
             ring: 0,
             ahead,
             loss: 0,
@@ -298,10 +295,9 @@ impl Model {
         let full = self.analyzed && self.draw(40) == 0;
         let node = &mut self.nodes[at];
         node.seen[bucket] += 1;
-        let Some(is_shared) = node.table.and_then(|table| table.shares(at, bucket)) else {
+        if !node.table.is_some_and(|table| table.has(at, bucket)) {
             return;
-        };
-        node.shared[bucket] += u64::from(is_shared);
+        }
         if full {
             node.ring += 1;
             return;
@@ -373,7 +369,6 @@ impl Node {
             summary,
             seen: self.seen.clone(),
             captured: self.captured.clone(),
-            shared: self.shared.clone(),
         }
     }
 }

@@ -42,7 +42,6 @@ pub(super) fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Re
         summary,
         seen: Box::new(std::array::from_fn(&seen)),
         captured: Box::new(std::array::from_fn(captured)),
-        shared: Box::new([0; BUCKETS]),
     }
 }
 
@@ -266,11 +265,8 @@ fn reports_that_can_not_be_are_refused() {
     let mut more = report(0, 3, |_| 10);
     more.captured[1] = 11;
     assert_eq!(ledger.take(more), Err(ReportError::Counts));
-    let mut shares = report(0, 3, |_| 10);
-    shares.shared[1] = 4;
-    assert_eq!(ledger.take(shares), Ok(()));
-    let mut fewer = report(0, 4, |_| 10);
-    fewer.shared[1] = 3;
+    let mut fewer = report(0, 3, |_| 10);
+    fewer.captured[0] = 9;
     assert_eq!(ledger.take(fewer), Err(ReportError::Counts));
 }
 

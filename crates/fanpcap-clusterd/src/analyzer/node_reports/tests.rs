@@ -94,7 +94,6 @@ impl Both {
             },
             seen: counts(at.seen),
             captured: counts(at.captured),
-            shared: counts(at.captured),
         };
         let mut encoder = CountsEncoder::new(head(node, Kind::Counts), self.node_reports.part);
         encoder.encode(&report)

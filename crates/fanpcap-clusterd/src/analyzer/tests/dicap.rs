@@ -21,7 +21,6 @@ fn counts() -> Report {
         },
         seen: none(),
         captured: none(),
-        shared: none(),
     }
 }
 

@@ -34,7 +34,6 @@ fn reading(own: u64, filtered: u64, lost: u64) -> Counts {
     Counts {
         seen: one(2000),
         captured: one(own - lost),
-        shared: one(0),
         own,
         causes: Causes {
             filtered,

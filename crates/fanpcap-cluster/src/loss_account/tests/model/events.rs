@@ -87,7 +87,6 @@ impl Model {
         node.since = now + node.ahead;
         *node.seen = [0; BUCKETS];
         *node.captured = [0; BUCKETS];
-        *node.shared = [0; BUCKETS];
         node.ring = 0;
         node.news.clear();
         (node.table, node.hung, node.silent) = (Some(table), 0, 0);
@@ -114,8 +113,7 @@ impl Model {
         let reported = self.nodes[at].reported;
         let tables = self.tables.iter();
         let tables: Vec<&Table> = tables.filter(|it| it.revision >= reported).collect();
-        let shares = |bucket| tables.iter().any(|it| it.shares(at, bucket).is_some());
-        std::array::from_fn(shares)
+        std::array::from_fn(|bucket| tables.iter().any(|it| it.has(at, bucket)))
     }
 
     fn die(&mut self, at: usize) {
@@ -148,7 +146,7 @@ impl Model {
         }
         let left = until.saturating_sub(self.now);
         self.run(left + 2 * SECOND, true);
-        let owns = |bucket| table.is_none_or(|table| table.shares(at, bucket).is_some());
+        let owns = |bucket| table.is_none_or(|table| table.has(at, bucket));
         self.doubt(owns, heard);
     }
 
