@@ -8,7 +8,7 @@ use super::account::{Account, BucketAccount, NodeAccount};
 use super::counter_run::{CounterRun, CounterRunEnd, ReportsAround, Spans};
 use super::interval::{RunPart, RunParts};
 use super::ledger::Ledger;
-use super::report::{Report, Summary};
+use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
 
 /// An observer, with its reports around a time.
@@ -109,6 +109,35 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
+    /// Upper limit of the packets of each bucket that an ended run captured after its last report,
+    /// and that a run that ended earlier captured after its own.
+    pub(super) fn unreported(&self, run: &CounterRun, end: &CounterRunEnd) -> Box<Counts> {
+        if let Some(unreported) = &end.unreported {
+            return unreported.clone();
+        }
+        let mut unreported = Box::new([0; BUCKETS]);
+        let stamp = run.last().summary.stamp;
+        let before = self.observers(stamp);
+        let ends = self.runs.iter().filter(|other| other.node != run.node);
+        let ends = ends.filter_map(|other| Some((other.node, other.end.as_ref()?)));
+        let earlier = ends.filter(|(node, other)| (other.at, *node) < (end.at, run.node));
+        let earlier = earlier.map(|(_, other)| (other.at, Some(&other.owned)));
+        // Of a run that was given up, the buckets are not known.
+        for (at, owned) in earlier.chain([(self.over.min(end.at), None)]) {
+            if at.saturating_add(self.settings.skew) < stamp {
+                continue;
+            }
+            let until = self.observers(at.min(self.time));
+            for (bucket, unreported) in unreported.iter_mut().enumerate() {
+                if end.owned[bucket] && owned.is_none_or(|owned| owned[bucket]) {
+                    let packets = self.unseen(run, [&before, &until], bucket);
+                    *unreported = (*unreported).max(packets.unsigned_abs());
+                }
+            }
+        }
+        unreported
+    }
+
     /// Upper limit of the packets of a bucket that came after the last report of an ended run.
     /// `then` and `end` are the observers' reports around that report and around the run's end.
     fn unseen(
@@ -174,6 +203,7 @@ impl Ledger {
             around,
             newest: around.after.unwrap_or(run.last()),
             compared: run.compared(),
+            unreported: run.end.as_ref().map(|end| self.unreported(run, end)),
         }
     }
 
@@ -267,6 +297,8 @@ pub(super) struct RunCounts<'a> {
     pub(super) newest: &'a Report,
     /// The newest report that was compared with the other nodes' reports.
     compared: Option<&'a Report>,
+    /// For an ended run, what it and a run that ended earlier captured after their last reports.
+    unreported: Option<Box<Counts>>,
 }
 
 impl RunCounts<'_> {
@@ -275,9 +307,11 @@ impl RunCounts<'_> {
         let run = self.run;
         let compared = self.compared.map_or(0, |report| report.captured[bucket]);
         let newer = self.newest.captured[bucket].saturating_sub(compared);
+        let unreported = self.unreported.as_ref().map_or(0, |it| it[bucket]);
         RunPart {
             captured: self.captured[bucket].since(run.captured_before[bucket]),
             may_double: signed(run.may_double[bucket].saturating_add(newer)),
+            unreported: signed(run.may_double_dead[bucket].saturating_add(unreported)),
             is_ended: run.end.is_some(),
             had: true,
             is_out_of_turn: false,

@@ -29,6 +29,9 @@ pub(super) struct CounterRunEnd {
     pub(super) at: u64,
     /// How many packets the run captured in total, if that is known.
     pub(super) captured: Option<Box<Spans>>,
+    /// For each bucket, an upper limit of the packets that the run captured after its last report,
+    /// and that a run that ended earlier captured after its own. `None` if it is not yet known.
+    pub(super) unreported: Option<Box<Counts>>,
     /// The buckets that the run may have captured after its last report.
     pub(super) owned: Box<Flags>,
     /// Whether all nodes' reports have reached `at`. Then `captured` does not change any more.
@@ -57,12 +60,17 @@ pub(super) struct CounterRun {
     /// Upper limit of the packets that the run captured in each bucket's interval and that other
     /// nodes may have captured too.
     pub(super) may_double: Box<Counts>,
+    /// Upper limit of the run's other packets in the interval that a dead node may have captured
+    /// after its last report.
+    pub(super) may_double_dead: Box<Counts>,
     /// For each bucket, whether the node may have had it in its present interval.
     pub(super) had: Box<Flags>,
     /// Whether a report of the last seconds names a topology that is not known.
     pub(super) follows_unknown: bool,
     /// The stamp of the last report that was compared with the other nodes' reports.
     pub(super) compared: u64,
+    /// The stamp of the last report before the node counted as dead, if it came back.
+    pub(super) silent: Option<u64>,
     /// The run counts as an observer only from this time on.
     pub(super) from: u64,
     /// The verdict by the other nodes' newest counts; never `Lossy`, which `port` finds.
@@ -107,9 +115,11 @@ impl CounterRun {
             age,
             captured_before: zeros(),
             may_double,
+            may_double_dead: Box::new([0; BUCKETS]),
             had: Box::new([true; BUCKETS]),
             follows_unknown: false,
             compared: summary.stamp,
+            silent: None,
             node: summary.node,
             boot: summary.boot,
             since: summary.since,
@@ -146,6 +156,14 @@ impl CounterRun {
             *doubles = doubles.saturating_add(captured);
         }
         self.compared = to.summary.stamp;
+    }
+
+    /// Notes that a node that counted as dead reports again: now its reports have what it captured.
+    pub(super) fn hear_of_dead(&mut self) {
+        let sums = self.may_double.iter_mut();
+        for (sum, doubles) in sums.zip(self.may_double_dead.iter_mut()) {
+            *sum = sum.saturating_add(std::mem::take(doubles));
+        }
     }
 
     /// Notes that the node may also have had these buckets; `None` for any bucket.

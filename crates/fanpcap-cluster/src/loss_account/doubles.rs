@@ -1,16 +1,16 @@
 //! Finds packets that two nodes may have captured: packets of a bucket of which two nodes captured
 //! packets at about the same time.
 
+use fanpcap_buckets::layout::BUCKETS;
+
 use super::counter_run::{CounterRun, CounterRunEnd, ReportsAround};
 use super::ledger::Ledger;
-use super::report::Counts;
-use crate::identity::NodeId;
 
 impl Ledger {
     /// Notes for each pair of successive reports of a node how many of the packets that the node
     /// captured between these reports another node may have captured too.
     pub(super) fn compare(&mut self) {
-        // All reports of the other nodes until this time have come.
+        // Until this time, all nodes' reports have come.
         let until = self.time.saturating_sub(self.settings.skew);
         for at in 0..self.runs.len() {
             for pair in 1..self.runs[at].reports.len() {
@@ -18,8 +18,11 @@ impl Ledger {
                 if stamp > self.runs[at].compared && stamp <= until {
                     let doubles = self.doubles(&self.runs[at], pair);
                     let run = &mut self.runs[at];
-                    for (sum, doubles) in run.may_double.iter_mut().zip(doubles.iter()) {
-                        *sum = sum.saturating_add(*doubles);
+                    for (bucket, [reported, unreported]) in doubles.into_iter().enumerate() {
+                        let sums = [&mut run.may_double, &mut run.may_double_dead];
+                        for (sum, doubles) in sums.into_iter().zip([reported, unreported]) {
+                            sum[bucket] = sum[bucket].saturating_add(doubles);
+                        }
                     }
                     run.compared = stamp;
                 }
@@ -27,54 +30,60 @@ impl Ledger {
         }
     }
 
-    /// Upper limit of the packets that a run captured between a report and the one before, and that
-    /// nodes with lower numbers captured too. So a packet with two copies counts once.
-    fn doubles(&self, run: &CounterRun, pair: usize) -> Box<Counts> {
+    /// Upper limits of the packets that a run captured between a report and the one before it, and
+    /// that other nodes captured too: nodes with lower numbers, according to their reports, or else
+    /// dead nodes after their last reports. So a packet with two copies counts once.
+    fn doubles(&self, run: &CounterRun, pair: usize) -> Vec<[u64; 2]> {
         let [from, to] = [pair - 1, pair].map(|at| &run.reports[at]);
-        let others = self.others(run.node, [from, to].map(|report| report.summary.stamp));
+        let others = self.others(run, [from, to].map(|report| report.summary.stamp));
         let doubles = |bucket: usize| {
             let own = to.captured[bucket].saturating_sub(from.captured[bucket]);
-            match own {
-                0 => 0,
-                own => others(bucket).map_or(own, |others| own.min(others)),
+            if own == 0 {
+                return [0; 2];
             }
+            let (others, is_open) = others(bucket);
+            let reported = own.min(others);
+            [reported, if is_open { own - reported } else { 0 }]
         };
-        Box::new(std::array::from_fn(doubles))
+        (0..BUCKETS).map(doubles).collect()
     }
 
-    /// How many packets of a bucket nodes with lower numbers than `node` captured at the time when
-    /// `node` counted packets between two stamps. `None` if the number is unknown, or if a dead node
-    /// may have captured packets that no report has.
-    fn others(&self, node: NodeId, times: [u64; 2]) -> impl Fn(usize) -> Option<u64> {
+    /// Upper limit of the packets of a bucket that nodes with lower numbers captured at the time
+    /// when `run` counted packets between two stamps. Also whether a dead node may then have
+    /// captured packets that no report has.
+    fn others(&self, run: &CounterRun, times: [u64; 2]) -> impl Fn(usize) -> (u64, bool) {
+        let node = run.node;
+        // Other nodes' packets were not compared with those of a node that counted as dead.
+        let with_all = run.silent == Some(times[0]);
         let others = self.runs.iter().filter(move |other| other.node != node);
         let others: Vec<_> = others
             .map(|other| (other, self.around_both(other, times)))
             .collect();
         let skews = self.settings.skew.saturating_mul(2);
-        // If a run was given up, only the sum of its captured packets is known.
+        // What given-up runs captured in this time is unknown: only their sums are left.
         let is_known = self.over.saturating_add(skews) <= times[0];
         move |bucket| {
-            let mut sum: u64 = 0;
+            let (mut sum, mut is_open) = (if is_known { 0 } else { u64::MAX }, false);
             for (run, around) in &others {
-                let is_open = match &run.end {
-                    None => true,
-                    Some(end) => end.owned[bucket] && times[0] <= end.at.saturating_add(skews),
-                };
-                if around.after.is_none() && is_open {
-                    return None;
+                match &run.end {
+                    _ if around.after.is_some() => {}
+                    None => sum = u64::MAX,
+                    Some(end) => {
+                        is_open |= end.owned[bucket] && times[0] <= end.at.saturating_add(skews);
+                    }
                 }
-                if run.node < node {
+                if with_all || run.node < node {
                     let after = around.after.unwrap_or(run.last());
                     let before = around.before.map_or(0, |report| report.captured[bucket]);
                     sum = sum.saturating_add(after.captured[bucket].saturating_sub(before));
                 }
             }
-            is_known.then_some(sum)
+            (sum, is_open)
         }
     }
 
-    /// Two reports of another run around all packets that a run counted between two stamps: the
-    /// last report before these packets, and the first report after them.
+    /// The reports of another run around the time between two stamps: the last one that is
+    /// certainly before this time, and the first one that is certainly after it.
     fn around_both<'a>(&self, other: &'a CounterRun, [from, to]: [u64; 2]) -> ReportsAround<'a> {
         let skew = self.settings.skew;
         ReportsAround {
@@ -83,7 +92,7 @@ impl Ledger {
         }
     }
 
-    /// Whether all pairs of an ended run's reports have been compared.
+    /// Whether all reports of an ended run have been compared with other runs' reports.
     pub(super) fn is_compared(&self, end: &CounterRunEnd) -> bool {
         let until = end.at.saturating_add(self.settings.skew.saturating_mul(2));
         let mut live = self.runs.iter().filter(|run| run.is_live());

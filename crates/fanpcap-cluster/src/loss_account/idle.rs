@@ -113,6 +113,7 @@ impl Ledger {
             run.had[bucket] = has;
             run.captured_before[bucket] = captured;
             run.may_double[bucket] = 0;
+            run.may_double_dead[bucket] = 0;
         }
         let closed = &mut self.closed[bucket];
         *closed = (closed.0 + end.outcome.0, closed.1 + end.outcome.1);

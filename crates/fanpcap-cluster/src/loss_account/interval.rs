@@ -25,10 +25,8 @@ pub(super) struct RunParts {
     /// Upper limit of the captured packets that other nodes may have captured too. A packet with
     /// two copies in reports counts once.
     may_double: i64,
-    /// Upper limit of the packets that ended runs captured after their last reports.
+    /// Upper limit of the doubles besides these, of copies that no report has.
     unreported: i64,
-    /// The highest of these limits.
-    greatest_unreported: i64,
     /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
     out_of_turn: Option<i64>,
     /// Whether a possible owner of the bucket may have missed packets.
@@ -42,6 +40,9 @@ pub(super) struct RunPart {
     /// Upper limit of the captured packets that nodes with lower numbers or dead nodes may have
     /// captured too.
     pub(super) may_double: i64,
+    /// Upper limit of the other packets that the run captured, and a dead node after its last
+    /// report. For an ended run, with the packets that both captured after their last reports.
+    pub(super) unreported: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,
     /// Whether the run has ended. Then all uncertain packets came after its last report.
@@ -60,11 +61,7 @@ impl RunParts {
         self.greatest.least = self.greatest.least.max(least);
         self.greatest.most = self.greatest.most.max(most);
         self.may_double = self.may_double.saturating_add(part.may_double);
-        if part.is_ended {
-            let unreported = most.saturating_sub(least);
-            self.unreported = self.unreported.saturating_add(unreported);
-            self.greatest_unreported = self.greatest_unreported.max(unreported);
-        }
+        self.unreported = self.unreported.saturating_add(part.unreported);
         if part.is_out_of_turn {
             let others = self.out_of_turn.unwrap_or(0);
             self.out_of_turn = Some(others.saturating_add(most.max(0)));
@@ -84,8 +81,8 @@ impl RunParts {
 
     /// The packets that were doubled, and those that were lost, if `offered` packets were offered.
     ///
-    /// If all nodes saw all packets, no packet is lost, because the owner of a bucket captures until
-    /// the new owner captures too.
+    /// If all nodes saw all packets, no packet is lost, because the owner of a bucket captures
+    /// until the new owner captures too.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;
@@ -111,9 +108,8 @@ impl RunParts {
         let captured = self.captured;
         // One of the runs captured each packet once.
         let beyond = captured.since(self.greatest).not_negative();
-        // A packet may have several copies that no report has, each of another dead node.
-        let unreported = self.unreported.saturating_sub(self.greatest_unreported);
-        let most = beyond.most.min(self.may_double.saturating_add(unreported));
+        let doubles = self.may_double.saturating_add(self.unreported);
+        let most = beyond.most.min(doubles);
         let least = captured.least.saturating_sub(offered.most).max(0);
         let doubles = Span {
             least,

@@ -154,6 +154,8 @@ impl Ledger {
         let mut ended = self.runs.iter_mut();
         if let Some(run) = ended.find(|run| run.goes_on_with(summary)) {
             run.end = None;
+            run.silent = Some(run.last().summary.stamp);
+            self.runs.iter_mut().for_each(CounterRun::hear_of_dead);
         }
     }
 
@@ -199,6 +201,7 @@ impl Ledger {
             run.end = Some(CounterRunEnd {
                 at: at.max(run.last().summary.stamp),
                 captured,
+                unreported: None,
                 owned: owned.unwrap_or_else(|| Box::new([true; BUCKETS])),
                 is_reached: false,
             });

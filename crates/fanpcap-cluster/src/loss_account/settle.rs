@@ -226,6 +226,7 @@ impl Ledger {
                 continue;
             }
             let captured = self.captured_until_end(run, end);
+            let unreported = self.unreported(run, end);
             if let Some(before) = &run.before {
                 let last = run.last();
                 for (bucket, floor) in self.floor.iter_mut().enumerate() {
@@ -238,6 +239,7 @@ impl Ledger {
             }
             if let Some(end) = self.runs[at].end.as_mut() {
                 (end.captured, end.is_reached) = (Some(captured), true);
+                end.unreported = Some(unreported);
             }
         }
     }

@@ -147,6 +147,16 @@ fn what_a_silent_node_had_until_a_move_is_a_span() {
     );
 }
 
+/// A node hangs for longer than it takes to count as dead. A node with a lower or with a higher
+/// number gets its buckets, and loses packets. So the doubles do not follow from the sums.
+#[test]
+fn what_a_node_captured_while_it_counted_as_dead_is_in_the_spans() {
+    for seed in 0..8 {
+        let events = vec![(ModelEvent::Hang(0, 14), false)];
+        assert_eq!(hold_the_truth(seed, 3, 100, events), Ok(()), "{seed}");
+    }
+}
+
 /// Runs a cluster in distribution mode. Returns what is wrong in the account, or which span is
 /// wider than necessary.
 fn hold_the_truth(

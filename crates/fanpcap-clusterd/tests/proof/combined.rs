@@ -196,8 +196,7 @@ impl Run {
         // Until the node counts as dead, the analyzer can't know whether the node captures.
         let mut numbers = self.since(from);
         numbers.end = numbers.end.max(from + packets(SILENT + 2 * AROUND));
-        self.question.fault(node, &before, numbers);
-        self.question.end_node(node);
+        self.question.death(node, &before, numbers);
         Ok(())
     }
 
@@ -255,7 +254,7 @@ impl Run {
         let new = wire::buckets(self.selection, self.first..sent);
         self.buckets.extend(new);
         let truth = truth(&self.buckets, &captured)?;
-        let question = self.question.packets(&self.buckets);
+        let question = self.question.doubtful(&self.buckets);
         let wrong = compare(&rows, &truth, &question);
         self.print(("rest", rested));
         report(&rows, &truth, &question);

@@ -1,6 +1,7 @@
 //! Compares the account of each bucket with the truth.
 
-use super::figures::{Bounds, Counts, DOUBLES, LOST, NAMES, sum, width};
+use super::figures::{Bounds, CAPTURED, Counts, DOUBLES, LOST, NAMES, sum, width};
+use super::question::Doubtful;
 use crate::account::Line;
 
 /// Whether `line`, the analyzer's status, has the figures `sums`.
@@ -10,16 +11,20 @@ pub(super) fn is_of(line: &Line, sums: &Bounds) -> bool {
 }
 
 /// Lists figures of the account that are wrong, or that are less certain than they can be.
-pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Vec<String> {
+pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[Doubtful]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (bucket, ((row, truth), question)) in rows.iter().zip(truth).zip(question).enumerate() {
         for (at, name) in NAMES.iter().enumerate() {
             let (bounds, truth) = (row[at], truth[at]);
-            let most = if at == 0 { 0 } else { *question };
+            let most = match at {
+                CAPTURED | DOUBLES => question.captures,
+                LOST => question.packets,
+                _ => 0,
+            };
             let holds = (bounds.0..=bounds.1).contains(&truth);
             if !holds || width(bounds) > most {
                 wrong.push(format!(
-                    "bucket {bucket}, {name}: {bounds:?}, truth {truth}, {question} uncertain"
+                    "bucket {bucket}, {name}: {bounds:?}, truth {truth}, {most} uncertain"
                 ));
             }
         }
@@ -28,7 +33,7 @@ pub(super) fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Ve
 }
 
 /// Prints the account's sums with the true numbers, and how uncertain the account is.
-pub(super) fn report(rows: &[Bounds], truth: &[Counts], question: &[i64]) {
+pub(super) fn report(rows: &[Bounds], truth: &[Counts], question: &[Doubtful]) {
     let sums = sum(rows);
     for (at, name) in NAMES.iter().enumerate() {
         let truth: i64 = truth.iter().map(|it| it[at]).sum();
@@ -39,11 +44,11 @@ pub(super) fn report(rows: &[Bounds], truth: &[Counts], question: &[i64]) {
     }
     let exact = |row: &&Bounds| width(row[DOUBLES]) == 0 && width(row[LOST]) == 0;
     let exact = rows.iter().filter(exact).count();
-    let sure = question.iter().filter(|it| **it == 0).count();
-    let all: i64 = question.iter().sum();
+    let sure = question.iter().filter(|it| it.packets == 0).count();
+    let all: i64 = question.iter().map(|it| it.packets).sum();
     let widest = rows.iter().zip(question).map(|(row, question)| {
-        let width = width(row[DOUBLES]).max(width(row[LOST]));
-        width as f64 / (*question).max(1) as f64
+        let of = |at: usize, most: i64| width(row[at]) as f64 / most.max(1) as f64;
+        of(DOUBLES, question.captures).max(of(LOST, question.packets))
     });
     let widest = widest.fold(0.0, f64::max);
     println!(

@@ -9,6 +9,7 @@ use fanpcap_buckets::layout::BUCKETS;
 
 /// The figures of each bucket, in the order of the analyzer's columns.
 pub(super) const NAMES: [&str; 4] = ["offered", "captured", "doubles", "lost"];
+pub(super) const CAPTURED: usize = 1;
 pub(super) const DOUBLES: usize = 2;
 pub(super) const LOST: usize = 3;
 

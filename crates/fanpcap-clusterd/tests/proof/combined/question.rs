@@ -18,6 +18,17 @@ struct Change {
     numbers: Range<u64>,
     /// The part of the run in which the change was.
     part: usize,
+    /// Whether a node died. What it captured last stays unknown.
+    is_death: bool,
+}
+
+/// The packets of a bucket that may be uncertain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Doubtful {
+    /// Each packet counts once.
+    pub(super) packets: i64,
+    /// Each packet counts at least once, and once for each dead node that may have captured it.
+    pub(super) captures: i64,
 }
 
 /// The changes of the run so far. A run has parts: each pause in the traffic ends a part. A fault
@@ -70,12 +81,17 @@ impl Question {
             buckets,
             numbers,
             part: self.uncertain.len(),
+            is_death: false,
         });
     }
 
-    /// Notes that a node is gone for good. The buckets that it had stay uncertain in all later
-    /// parts of the run.
-    pub(super) fn end_node(&mut self, node: usize) {
+    /// Notes a fault of a node that is then gone for good. The buckets that it had stay uncertain
+    /// in all later parts of the run.
+    pub(super) fn death(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
+        self.fault(node, owners, numbers);
+        if let Some(change) = self.changes.last_mut() {
+            change.is_death = true;
+        }
         self.dead.resize(BUCKETS, false);
         for (dead, had) in self.dead.iter_mut().zip(&self.had[node]) {
             *dead |= had;
@@ -97,10 +113,10 @@ impl Question {
         self.own(owners, nodes);
     }
 
-    /// For each bucket, how many packets are in question in the parts that have ended. Each packet
-    /// counts once. `buckets` has the bucket of each packet that was sent.
-    pub(super) fn packets(&self, buckets: &[usize]) -> Vec<i64> {
-        let mut packets = vec![0; BUCKETS];
+    /// For each bucket, how many packets are in question in the parts that have ended. `buckets`
+    /// has the bucket of each packet that was sent.
+    pub(super) fn doubtful(&self, buckets: &[usize]) -> Vec<Doubtful> {
+        let mut rows = vec![Doubtful::default(); BUCKETS];
         let is_uncertain = |change: &&Change, bucket: usize| {
             let part = self.uncertain.get(change.part);
             change.buckets[bucket] && part.is_some_and(|part| part[bucket])
@@ -108,10 +124,14 @@ impl Question {
         for (number, bucket) in buckets.iter().enumerate() {
             let number = number as u64;
             let changes = self.changes.iter();
-            let mut then = changes.filter(|it| it.numbers.contains(&number));
-            packets[*bucket] += i64::from(then.any(|it| is_uncertain(&it, *bucket)));
+            let then = changes.filter(|it| it.numbers.contains(&number));
+            let then = then.filter(|it| is_uncertain(it, *bucket));
+            let deaths = then.clone().filter(|it| it.is_death).count() as i64;
+            let is_in = i64::from(then.count() > 0);
+            rows[*bucket].packets += is_in;
+            rows[*bucket].captures += deaths.max(is_in);
         }
-        packets
+        rows
     }
 }
 
@@ -123,18 +143,28 @@ fn packets_of_moved_buckets_are_in_question_where_a_node_is_faulty() {
         owners
     };
     let buckets: Vec<usize> = (0..20).map(|number| number % 2).collect();
+    let packets = |question: &Question| {
+        let rows = question.doubtful(&buckets);
+        [0, 1].map(|bucket| rows[bucket].packets)
+    };
     let mut question = Question::default();
     question.own(&owners(0, 1), 3);
     question.moved(&owners(0, 1), &owners(2, 2), 0..4);
     question.end_part(&owners(2, 2));
-    assert_eq!(question.packets(&buckets)[..2], [0, 0]);
+    assert_eq!(packets(&question), [0, 0]);
     question.moved(&owners(2, 2), &owners(0, 1), 8..12);
     question.own(&owners(0, 1), 3);
     question.fault(0, &owners(0, 1), 10..14);
     question.end_part(&owners(0, 1));
-    assert_eq!(question.packets(&buckets)[..2], [3, 0]);
+    assert_eq!(packets(&question), [3, 0]);
     question.moved(&owners(0, 1), &owners(2, 2), 16..20);
-    question.end_node(0);
+    question.death(0, &owners(0, 1), 18..20);
     question.end_part(&owners(2, 2));
-    assert_eq!(question.packets(&buckets)[..2], [5, 0]);
+    assert_eq!(packets(&question), [5, 0]);
+    question.death(2, &owners(2, 1), 22..26);
+    question.death(1, &owners(1, 1), 24..28);
+    question.end_part(&owners(2, 2));
+    let buckets: Vec<usize> = (0..30).map(|number| number % 2).collect();
+    let row = question.doubtful(&buckets)[0];
+    assert_eq!((row.packets, row.captures), (8, 9));
 }

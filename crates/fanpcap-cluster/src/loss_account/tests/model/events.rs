@@ -2,7 +2,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::{Model, Node, OFFLINE, SECOND, Table, USED};
+use super::{Model, Node, OFFLINE, SECOND, STEP, Table, USED};
 use crate::loss_account::Span;
 use crate::loss_account::tests::model_event::ModelEvent;
 
@@ -76,7 +76,7 @@ impl Model {
     /// Restarts a node, as a reboot does. With an analyzer, the ledger learns what the node
     /// captured after its last report: see `end`.
     fn restart(&mut self, at: usize) {
-        if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
+        if !self.is_counted(at) || !self.is_judged(at, false) {
             return;
         }
         let (heard, held) = (self.heard(), self.held(at));
@@ -95,6 +95,13 @@ impl Model {
         // Until the node's first reports come, it is unknown by which topology it captures.
         self.run(2 * SECOND, true);
         self.doubt(|bucket| held[bucket], heard);
+    }
+
+    /// Whether a node runs and does not count as dead. No report would have what a node captured
+    /// while it counted as dead, if it died then.
+    fn is_counted(&self, at: usize) -> bool {
+        let node = self.nodes.get(at);
+        node.is_some_and(|node| node.runs && !node.is_ended)
     }
 
     pub(super) fn end(&mut self, at: usize) {
@@ -116,19 +123,35 @@ impl Model {
         std::array::from_fn(|bucket| tables.iter().any(|it| it.has(at, bucket)))
     }
 
+    /// A machine dies. Or only its agent dies at first, the node's buckets move, and the node still
+    /// captures until it counts as dead.
     fn die(&mut self, at: usize) {
-        if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
+        if !self.is_counted(at) || !self.is_judged(at, false) {
             return;
         }
-        self.nodes[at].is_faulty = true;
         let (heard, held) = (self.heard(), self.held(at));
-        self.nodes[at].runs = false;
-        self.run(3 * SECOND, true);
+        let captures = self.draw(2) == 0 && self.nodes[at].silent <= self.now;
+        let dead = self.now + 3 * SECOND;
+        let node = &mut self.nodes[at];
+        (node.runs, node.is_faulty) = (captures, true);
+        (node.hung, node.silent) = (dead + STEP, dead + STEP);
+        if captures {
+            self.replace(at);
+        }
+        self.run(dead - self.now, true);
         if !self.nodes[at].is_ended {
             self.end(at);
         }
         self.doubt(|bucket| held[bucket], heard);
-        self.reassign(at, 0);
+        if !captures {
+            self.replace(at);
+        }
+    }
+
+    /// Gives all buckets of a node to any other node.
+    fn replace(&mut self, at: usize) {
+        let to = usize::try_from(self.draw(self.nodes.len() as u64)).unwrap();
+        self.reassign(at, if to != at && self.is_able(to) { to } else { 0 });
     }
 
     fn hang(&mut self, at: usize, seconds: u8) {
@@ -142,7 +165,7 @@ impl Model {
         (node.hung, node.silent, node.is_faulty) = (until, until, true);
         if seconds > 6 {
             self.run(OFFLINE + SECOND, true);
-            self.reassign(at, 0);
+            self.replace(at);
         }
         let left = until.saturating_sub(self.now);
         self.run(left + 2 * SECOND, true);
@@ -151,14 +174,14 @@ impl Model {
     }
 
     fn shift(&mut self, from: usize, to: usize) {
-        let able = |at: usize| {
-            self.nodes
-                .get(at)
-                .is_some_and(|node| node.runs && node.hung <= self.now)
-        };
-        if able(from) && able(to) {
+        if self.is_able(from) && self.is_able(to) {
             self.reassign(from, to);
         }
+    }
+
+    fn is_able(&self, at: usize) -> bool {
+        let node = self.nodes.get(at);
+        node.is_some_and(|node| node.runs && node.hung <= self.now)
     }
 
     /// Gives all buckets of a node to another node: first by a union, and by a stable topology when

@@ -3,9 +3,6 @@
 use super::{Model, Node, Table, USED};
 use crate::loss_account::{BucketAccount, Span};
 
-/// A span may be this many times as wide as the number of uncertain packets.
-const FACTOR: i64 = 1;
-
 impl Model {
     /// Checks that the ledger's spans contain the truth at the time of the account.
     pub(in crate::loss_account::tests) fn check(&self) -> Result<(), String> {
@@ -114,7 +111,7 @@ impl Model {
 /// number of uncertain packets.
 fn hold(row: &BucketAccount, truth: (i64, i64, i64)) -> Result<(), String> {
     let (doubtful, doubles, lost) = truth;
-    let is_wide = |span: Span| span.most - span.least > doubtful.saturating_mul(FACTOR);
+    let is_wide = |span: Span| span.most - span.least > doubtful;
     if !row.doubles.has(doubles) || !row.lost.has(lost) {
         return Err(format!("{row:?}, doubles {doubles}, lost {lost}"));
     }
