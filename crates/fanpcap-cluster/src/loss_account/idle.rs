@@ -34,6 +34,11 @@ impl Ledger {
         };
         let resting: Vec<Option<Span>> = (0..BUCKETS).map(resting).collect();
         self.note_turns(&resting);
+        let follows_unknown = |run: &CounterRun| run.follows_unknown;
+        if !self.settings.analyzed && self.runs.iter().any(follows_unknown) {
+            // It is not yet known which buckets concern a node that lacks packets.
+            return;
+        }
         self.close(&resting);
         let time = self.time;
         for run in &mut self.runs {

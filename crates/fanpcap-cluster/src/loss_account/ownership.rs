@@ -8,7 +8,7 @@ use crate::identity::{NodeId, Revision};
 use crate::topology::{Phase, Topology};
 
 /// The number of topologies that are remembered.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 64;
 
 /// A flag for each bucket.
 pub(super) type Flags = [bool; BUCKETS];

@@ -51,11 +51,14 @@ impl Ledger {
     fn look_for_unknown(&mut self) {
         let old = self.time.saturating_sub(UNKNOWN);
         for run in &mut self.runs {
+            // The topologies of a run that ended earlier were known, and may be forgotten by now.
+            let is_over = run.end.as_ref().is_some_and(|end| end.is_reached);
             let summaries = run.reports.iter().map(|report| &report.summary);
-            let unknown = summaries.filter(|summary| !self.ownership.knows(summary.revision));
+            let unknown =
+                summaries.filter(|summary| !is_over && !self.ownership.knows(summary.revision));
             let first = unknown.map(|summary| summary.stamp).min();
-            run.follows_unknown = first.is_some();
-            if first.is_some_and(|first| first < old) {
+            run.follows_unknown = first.is_some_and(|first| first >= old);
+            if first.is_some() && !run.follows_unknown {
                 run.add_had(None);
             }
         }
