@@ -55,7 +55,7 @@ fn counts() -> Vec<u8> {
     CountsEncoder::new(head(Kind::Counts), Part::WHOLE).encode(&report)
 }
 
-/// The message with other values in the bytes that a later version may use.
+/// The message with 0xab instead of 0 in the bytes that a later version may use.
 fn with(mut message: Vec<u8>, unused: &[(usize, usize)]) -> Vec<u8> {
     for (from, to) in unused {
         let bytes = &mut message[*from..*to];

@@ -1,4 +1,4 @@
-//! Computes which packets were offered, captured, doubled and lost.
+//! Computes how many packets were offered, captured, doubled and lost.
 
 use std::collections::BTreeMap;
 
@@ -109,8 +109,8 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// Upper limit of the packets of each bucket that an ended run captured after its last report,
-    /// and that a run that ended earlier captured after its own.
+    /// For each bucket, an upper limit of the packets that an ended run and a run that had ended
+    /// earlier both captured after their last reports.
     pub(super) fn unreported(&self, run: &CounterRun, end: &CounterRunEnd) -> Box<Counts> {
         if let Some(unreported) = &end.unreported {
             return unreported.clone();
@@ -122,7 +122,7 @@ impl Ledger {
         let ends = ends.filter_map(|other| Some((other.node, other.end.as_ref()?)));
         let earlier = ends.filter(|(node, other)| (other.at, *node) < (end.at, run.node));
         let earlier = earlier.map(|(_, other)| (other.at, Some(&other.owned)));
-        // Of a run that was given up, the buckets are not known.
+        // The buckets of given-up runs are unknown.
         for (at, owned) in earlier.chain([(self.over.min(end.at), None)]) {
             if at.saturating_add(self.settings.skew) < stamp {
                 continue;
@@ -297,7 +297,8 @@ pub(super) struct RunCounts<'a> {
     pub(super) newest: &'a Report,
     /// The newest report that was compared with the other nodes' reports.
     compared: Option<&'a Report>,
-    /// For an ended run, what it and a run that ended earlier captured after their last reports.
+    /// If the run has ended, an upper limit of the packets that it and a run that had ended earlier
+    /// both captured after their last reports.
     unreported: Option<Box<Counts>>,
 }
 

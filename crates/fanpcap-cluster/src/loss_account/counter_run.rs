@@ -11,7 +11,8 @@ use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 
-/// How many reports of a run are kept: as many as may come until a node counts as dead.
+/// How many of a run's newest reports are kept. A silent node counts as dead before another node
+/// has sent more reports than this.
 const KEPT: usize = 20;
 
 /// One span for each bucket.
@@ -29,8 +30,8 @@ pub(super) struct CounterRunEnd {
     pub(super) at: u64,
     /// How many packets the run captured in total, if that is known.
     pub(super) captured: Option<Box<Spans>>,
-    /// For each bucket, an upper limit of the packets that the run captured after its last report,
-    /// and that a run that ended earlier captured after its own. `None` if it is not yet known.
+    /// For each bucket, an upper limit of the packets that this run and a run that had ended
+    /// earlier both captured after their last reports. `None` until the limit is known.
     pub(super) unreported: Option<Box<Counts>>,
     /// The buckets that the run may have captured after its last report.
     pub(super) owned: Box<Flags>,
@@ -49,7 +50,7 @@ pub(super) struct CounterRun {
     pub(super) reports: VecDeque<Report>,
     /// The packets offered before the run's counts began; `None` if the node is not an observer.
     pub(super) before: Option<Box<Spans>>,
-    /// The negated number of packets that the run captured before the ledger began.
+    /// The packets that the run captured before the ledger began, as negative numbers.
     pub(super) unbooked: Box<Spans>,
     /// Whether `unbooked` is known.
     pub(super) booked: bool,
@@ -57,13 +58,13 @@ pub(super) struct CounterRun {
     pub(super) age: RunAge,
     /// The packets that the run had captured when each bucket's interval began.
     pub(super) captured_before: Box<Spans>,
-    /// Upper limit of the packets that the run captured in each bucket's interval and that other
-    /// nodes may have captured too.
+    /// For each bucket, an upper limit of the packets of its interval that the run and another node
+    /// both captured.
     pub(super) may_double: Box<Counts>,
-    /// Upper limit of the run's other packets in the interval that a dead node may have captured
-    /// after its last report.
+    /// For each bucket, an upper limit of the interval's other packets that the run captured and
+    /// that a dead node also captured, after the dead node's last report.
     pub(super) may_double_dead: Box<Counts>,
-    /// For each bucket, whether the node may have had it in its present interval.
+    /// The buckets that the node may have had in their present intervals.
     pub(super) had: Box<Flags>,
     /// Whether a report of the last seconds names a topology that is not known.
     pub(super) follows_unknown: bool,
@@ -85,14 +86,14 @@ pub(super) struct CounterRun {
     pub(super) end: Option<CounterRunEnd>,
 }
 
-/// When a run's counters were 0.
+/// Whether a run's counters are older than the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RunAge {
-    /// After the ledger began.
+    /// The counters were 0 after the ledger began.
     New,
-    /// Before the ledger began.
+    /// The counters were 0 before the ledger began.
     Older,
-    /// In an earlier run, which was given up.
+    /// The counters continue those of an earlier run, which the ledger gave up.
     Resumed,
 }
 
@@ -107,7 +108,7 @@ impl CounterRun {
     pub(super) fn new(report: Report, age: RunAge) -> Self {
         let summary = report.summary;
         let may_double = match age {
-            // What other nodes captured before this report is not compared.
+            // Packets before the first report are not compared, so each may be a double.
             RunAge::New => report.captured.clone(),
             RunAge::Older | RunAge::Resumed => Box::new([0; BUCKETS]),
         };
@@ -158,7 +159,7 @@ impl CounterRun {
         self.compared = to.summary.stamp;
     }
 
-    /// Notes that a node that counted as dead reports again: now its reports have what it captured.
+    /// Notes that a dead node reports again, so its reports now have all packets that it captured.
     pub(super) fn hear_of_dead(&mut self) {
         let sums = self.may_double.iter_mut();
         for (sum, doubles) in sums.zip(self.may_double_dead.iter_mut()) {
@@ -237,7 +238,7 @@ impl CounterRun {
     }
 }
 
-/// Two reports around a time.
+/// A run's last report before a time, and its first report after this time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReportsAround<'a> {
     pub(super) before: Option<&'a Report>,

@@ -1,5 +1,5 @@
-//! Finds packets that two nodes may have captured: packets of a bucket of which two nodes captured
-//! packets at about the same time.
+//! Finds packets that may be doubles: if two nodes captured packets of one bucket at about the same
+//! time, these may be the same packets.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -7,8 +7,8 @@ use super::counter_run::{CounterRun, CounterRunEnd, ReportsAround};
 use super::ledger::Ledger;
 
 impl Ledger {
-    /// Notes for each pair of successive reports of a node how many of the packets that the node
-    /// captured between these reports another node may have captured too.
+    /// For each two successive reports of a node, notes how many of the packets that the node
+    /// captured between these reports may be doubles.
     pub(super) fn compare(&mut self) {
         // Until this time, all nodes' reports have come.
         let until = self.time.saturating_sub(self.settings.skew);
@@ -30,9 +30,10 @@ impl Ledger {
         }
     }
 
-    /// Upper limits of the packets that a run captured between a report and the one before it, and
-    /// that other nodes captured too: nodes with lower numbers, according to their reports, or else
-    /// dead nodes after their last reports. So a packet with two copies counts once.
+    /// For each bucket, how many packets that a run captured between two successive reports may be
+    /// doubles: first those that are in reports of nodes with lower numbers, then those that dead
+    /// nodes may have captured after their last reports. If two nodes report a packet, only the
+    /// node with the higher number counts the packet as a double.
     fn doubles(&self, run: &CounterRun, pair: usize) -> Vec<[u64; 2]> {
         let [from, to] = [pair - 1, pair].map(|at| &run.reports[at]);
         let others = self.others(run, [from, to].map(|report| report.summary.stamp));
@@ -48,9 +49,9 @@ impl Ledger {
         (0..BUCKETS).map(doubles).collect()
     }
 
-    /// Upper limit of the packets of a bucket that nodes with lower numbers captured at the time
-    /// when `run` counted packets between two stamps. Also whether a dead node may then have
-    /// captured packets that no report has.
+    /// For each bucket, an upper limit of the packets that nodes with lower numbers captured between
+    /// the stamps of two reports of `run`. Also whether a dead node may have captured packets in
+    /// this time that no report has.
     fn others(&self, run: &CounterRun, times: [u64; 2]) -> impl Fn(usize) -> (u64, bool) {
         let node = run.node;
         // Other nodes' packets were not compared with those of a node that counted as dead.
@@ -82,8 +83,8 @@ impl Ledger {
         }
     }
 
-    /// The reports of another run around the time between two stamps: the last one that is
-    /// certainly before this time, and the first one that is certainly after it.
+    /// The last report of another run that certainly precedes the time between two stamps, and the
+    /// first report that certainly follows this time.
     fn around_both<'a>(&self, other: &'a CounterRun, [from, to]: [u64; 2]) -> ReportsAround<'a> {
         let skew = self.settings.skew;
         ReportsAround {

@@ -1,11 +1,11 @@
 //! The interval of a bucket: the time since all counts of the bucket were last known exactly.
 //!
-//! Lost packets of one time must not cancel doubled packets of another time. So each interval has
-//! its own numbers, and the ledger adds these numbers up.
+//! In a sum over a longer time, doubled packets would hide lost packets. So doubled and lost
+//! packets are computed for each interval, and the ledger adds up the intervals' numbers.
 
 use super::span::Span;
 
-/// A bucket's interval, without the parts that are in the runs' own counts.
+/// A bucket's interval. Each run's own numbers in this interval are in its `CounterRun`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interval {
     /// When the interval began, in nanoseconds since 1970.
@@ -20,14 +20,14 @@ pub(super) struct Interval {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunParts {
     captured: Span,
-    /// The highest number of packets that one of the runs captured.
+    /// The highest number of packets that any single run captured.
     greatest: Span,
-    /// Upper limit of the captured packets that other nodes may have captured too. A packet with
-    /// two copies in reports counts once.
+    /// Upper limit of the doubles among these packets. A packet that is in two nodes' reports
+    /// counts as one double.
     may_double: i64,
-    /// Upper limit of the doubles besides these, of copies that no report has.
+    /// Upper limit of the other doubles: packets of which one copy is in no report.
     unreported: i64,
-    /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
+    /// Upper limit of the packets of runs that may have been out of turn; `None` without such runs.
     out_of_turn: Option<i64>,
     /// Whether a possible owner of the bucket may have missed packets.
     is_partial: bool,
@@ -37,15 +37,15 @@ pub(super) struct RunParts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPart {
     pub(super) captured: Span,
-    /// Upper limit of the captured packets that nodes with lower numbers or dead nodes may have
-    /// captured too.
+    /// Upper limit of this run's packets that nodes with lower numbers or dead nodes captured too.
     pub(super) may_double: i64,
-    /// Upper limit of the other packets that the run captured, and a dead node after its last
-    /// report. For an ended run, with the packets that both captured after their last reports.
+    /// Upper limit of the run's other packets that a dead node captured too, after the dead node's
+    /// last report. If the run has ended, packets that both captured after their last reports count
+    /// too.
     pub(super) unreported: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,
-    /// Whether the run has ended. Then all uncertain packets came after its last report.
+    /// Whether the run has ended, so that only packets after its last report are uncertain.
     pub(super) is_ended: bool,
     /// Whether the node may have been out of turn. Then it assigned packets to wrong buckets.
     pub(super) is_out_of_turn: bool,
@@ -74,7 +74,7 @@ impl RunParts {
         self.is_partial
     }
 
-    /// Notes that a node did not see all packets, because its counts will not show this later.
+    /// Notes that a node did not see all packets, which the node's later counts do not show.
     pub(super) fn lack(&mut self) {
         self.is_partial = true;
     }
@@ -93,7 +93,8 @@ impl RunParts {
                 self.bounds(offered)
             };
         };
-        // A node out of turn puts packets into wrong buckets, perhaps more than were offered.
+        // A node out of turn assigns packets to wrong buckets, so it may capture more packets of a
+        // bucket than were offered in this bucket.
         let (doubles, lost) = self.bounds(offered);
         let until = |span: Span| Span {
             least: 0,
@@ -102,11 +103,11 @@ impl RunParts {
         (until(doubles), until(lost))
     }
 
-    /// The bounds of the packets that were doubled, and of those that were lost, if all nodes
-    /// assign the same packets to the same buckets.
+    /// The least and the greatest number of doubled packets and of lost packets, if all nodes
+    /// assign a packet to the same bucket.
     fn bounds(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
-        // One of the runs captured each packet once.
+        // No run captures a packet twice, so `greatest` of the captured packets are no doubles.
         let beyond = captured.since(self.greatest).not_negative();
         let doubles = self.may_double.saturating_add(self.unreported);
         let most = beyond.most.min(doubles);

@@ -61,9 +61,9 @@ pub struct Ledger {
     /// The `skew` of the settings, which applies when not all nodes see beacons.
     pub(super) without_beacons: u64,
     pub(super) runs: Vec<CounterRun>,
-    /// The ended runs that were last added to `past`: node, boot and begin of each run.
+    /// The ended runs that were last added to `past`: node, boot and start time of each run.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
-    /// The latest end of a run that was added to `past`.
+    /// The latest of the times at which the runs in `past` ended.
     pub(super) over: u64,
     /// The time up to which every live node has reported.
     pub(super) time: u64,
@@ -84,7 +84,7 @@ pub struct Ledger {
     pub(super) intervals: Box<[Interval; BUCKETS]>,
     /// For each bucket, the packets doubled and lost before its entry in `intervals` began.
     pub(super) closed: Box<[(Span, Span); BUCKETS]>,
-    /// The history of ports, in the order of [`PortHistory::last`].
+    /// The history of ports, sorted by [`PortHistory::last`], the newest at the end.
     pub(super) history: Vec<PortHistory>,
 }
 
@@ -159,7 +159,8 @@ impl Ledger {
         }
     }
 
-    /// Takes a new topology. If the ledger lacks earlier ones, any node may have had any bucket.
+    /// Takes a new topology. If the ledger missed topologies before this one, any node may have had
+    /// any bucket.
     pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let Some(before) = self.ownership.follow(revision, topology) else {
             return;
@@ -213,8 +214,8 @@ impl Ledger {
         self.doubles[bucket] = doubles;
     }
 
-    /// Sets how many captured packets of a bucket the analyzer refused since the ledger began:
-    /// another node had the bucket, or the cluster never had the topology.
+    /// Sets how many captured packets of a bucket the analyzer refused since the ledger began,
+    /// because another node had the bucket, or because the cluster never had the packet's topology.
     pub fn set_refused(&mut self, bucket: usize, refused: u64) {
         self.refused[bucket] = refused;
     }

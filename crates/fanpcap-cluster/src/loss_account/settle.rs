@@ -29,7 +29,7 @@ impl Ledger {
             return;
         };
         if time < self.time && skew > self.settings.skew {
-            // The skew has grown, so some reports end before the time that was already evaluated.
+            // The skew has grown, so the reports are complete only up to a time before `self.time`.
             return;
         }
         self.settings.skew = skew;
@@ -64,7 +64,8 @@ impl Ledger {
         }
     }
 
-    /// How far nodes' clocks may differ: measured if all live nodes see beacons, else the setting.
+    /// How far nodes' clocks may differ. If all live nodes see beacons, the beacons show this.
+    /// Otherwise the settings give the limit.
     fn skew(&self) -> u64 {
         let live = || self.runs.iter().filter(|run| run.is_live());
         let beacon = |run: &CounterRun| run.last().summary.beacon.sequence;
@@ -76,7 +77,7 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets that came after all nodes' first reports.
+    /// Computes each live node's verdict from the packets after all live nodes' first reports.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -106,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Makes each run with a believed verdict an observer, in the order in which the runs began.
+    /// Makes observers of the runs whose counts the account may use, the oldest run first.
     fn align(&mut self) {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&at| self.runs[at].since);
@@ -129,8 +130,8 @@ impl Ledger {
         }
     }
 
-    /// Begins the ledger with the run `at`, the first observer. Packets that the run counted
-    /// earlier are not in the ledger.
+    /// Begins the ledger with the run `at`, the first observer. The ledger leaves out packets that
+    /// the run counted before the ledger began.
     fn begin_with(&mut self, at: usize) {
         let run = &mut self.runs[at];
         if run.age == RunAge::New {
@@ -146,9 +147,9 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// Returns two numbers of each bucket: the packets offered before `run`'s counts began, and the
-    /// negated number of packets that `run` captured before the ledger began. `None` until all
-    /// nodes' reports reach the time at which `run`'s counts begin.
+    /// Returns two numbers for each bucket: how many packets were offered before `run`'s counts
+    /// began, and how many packets `run` captured before the ledger began (as a negative number).
+    /// `None` until all nodes' reports reach the time at which `run`'s counts begin.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;
@@ -175,7 +176,8 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // For each bucket, minus the packets that `run` captured before the ledger began.
+        // For each bucket, the packets that `run` captured before the ledger began, as a negative
+        // number.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -193,7 +195,7 @@ impl Ledger {
         ))
     }
 
-    /// Judges the observers' ports by the packets that they lack.
+    /// Judges each observer's port from the offered packets that the observer did not see.
     fn judge_ports(&mut self) {
         let time = self.time;
         let observers = self.observers(time);

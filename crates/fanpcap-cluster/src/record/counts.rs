@@ -23,7 +23,8 @@ const COUNTS_BYTES: usize = HEAD_BYTES + 56;
 
 const VARINT_BYTES: usize = 10;
 
-/// The bits of a count of packets seen that are sent: the flag in the varint takes one bit.
+/// Mask of the 63 bits that are sent of a count of packets seen. The varint has its flag in the
+/// other bit.
 const SEEN: u64 = u64::MAX >> 1;
 
 /// The counts of the last report, for each bucket: packets seen and captured.
@@ -53,7 +54,8 @@ impl CountsEncoder {
         self.before.fill([0; 2]);
     }
 
-    /// Makes a message with the report. Of a count of packets seen, 63 bits are sent.
+    /// Makes a message with the report. The message has only the lower 63 bits of each count of
+    /// packets seen.
     pub fn encode(&mut self, report: &Report) -> Vec<u8> {
         let mut message = Vec::with_capacity(COUNTS_BYTES + 4 * BUCKETS);
         let summary = &report.summary;

@@ -1,8 +1,8 @@
 //! A simulated cluster that records what happens to each packet.
 //!
-//! Each node switches to a topology at a time of its own. A hung node continues to capture by its
-//! old table. The coordinator keeps the rules of decision 30: a union ends some time after all
-//! nodes that gain buckets capture.
+//! Each node switches to a topology at a time of its own. A hung node keeps its old table. The
+//! coordinator keeps the rules of decision 30: a union ends some time after all nodes that gain
+//! buckets capture.
 
 mod events;
 mod truth;
@@ -48,7 +48,7 @@ impl Table {
 enum Frame {
     /// A packet's bucket, and the packet's number.
     Packet(usize, usize),
-    /// The sequence of a beacon. Every eighth beacon sets the nodes' round-robin counters to 0.
+    /// A beacon's number. Every eighth beacon sets the nodes' round-robin counters to 0.
     Beacon(u64),
 }
 
@@ -72,8 +72,8 @@ struct Node {
     silent: u64,
     /// The node gets no topologies until this time.
     hung: u64,
-    /// The table that the node captures by. `news` has later tables, each with the time at which
-    /// the node loads it.
+    /// The table that the node uses. `news` has later tables, each with the time at which the node
+    /// loads it.
     table: Option<Table>,
     news: VecDeque<(u64, Table)>,
     /// The revision in the node's last report.

@@ -45,9 +45,9 @@ impl Model {
         }
     }
 
-    /// Whether at most half of the ports lose packets after this port begins to lose packets
-    /// (`is_bad`) or its node ends. If two of three ports lose the same packets, the ledger uses
-    /// the counts of these two.
+    /// Whether at most half of the ports are lossy after port `at` has become lossy (`is_bad`) or
+    /// its node has ended. If two of three ports lose the same packets, the ledger uses the counts
+    /// of these two.
     fn is_judged(&self, at: usize, is_bad: bool) -> bool {
         let is_lossy = |node: &Node| node.loss > 0 || node.blind + 20 * SECOND > self.now;
         let others = self.nodes.iter().enumerate();
@@ -63,8 +63,9 @@ impl Model {
         runs.map(|node| node.heard).min().unwrap_or(self.now)
     }
 
-    /// Notes that packets of these buckets are uncertain, from the nodes' last reports at `heard`
-    /// until now. If nodes are silent now, the packets until their next reports are uncertain, too.
+    /// Notes that the packets of these buckets that come between the nodes' last reports at `heard`
+    /// and now are uncertain. If a node is silent now, the uncertain time ends with this node's
+    /// next report.
     fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
         let runs = self.nodes.iter().filter(|node| node.runs);
         let silent = runs.map(|node| node.silent + SECOND).max();
@@ -92,7 +93,8 @@ impl Model {
         (node.table, node.hung, node.silent) = (Some(table), 0, 0);
         node.reported = table.revision;
         (node.runs, node.is_ended, node.heard) = (true, false, now);
-        // Until the node's first reports come, it is unknown by which topology it captures.
+        // Until the node's first reports come, the ledger does not know which topology the node
+        // uses.
         self.run(2 * SECOND, true);
         self.doubt(|bucket| held[bucket], heard);
     }
@@ -114,8 +116,8 @@ impl Model {
         (node.runs, node.is_ended, node.is_faulty) = (false, true, true);
     }
 
-    /// The buckets that a node may have captured since its last report: by the topology of that
-    /// report, or by a newer one.
+    /// The buckets that a node may have captured since its last report: those that this report's
+    /// topology or a newer topology gives to the node.
     fn held(&self, at: usize) -> [bool; USED] {
         let reported = self.nodes[at].reported;
         let tables = self.tables.iter();
@@ -184,8 +186,8 @@ impl Model {
         node.is_some_and(|node| node.runs && node.hung <= self.now)
     }
 
-    /// Gives all buckets of a node to another node: first by a union, and by a stable topology when
-    /// the new owner has captured for a while.
+    /// Moves all buckets of a node to another node: writes a union first, and a stable topology
+    /// after the new owner has captured for a while.
     fn reassign(&mut self, from: usize, to: usize) {
         let (heard, owners) = (self.heard(), self.table.owners);
         let new_owners = owners.map(|owner| if owner == from { to } else { owner });
@@ -197,8 +199,8 @@ impl Model {
         self.doubt(moved, heard);
     }
 
-    /// Two coordinators lead for some seconds. The first reaches all nodes but `at`, the second
-    /// only `at`. Then the second, whose term is greater, reaches all nodes.
+    /// For some seconds, the old coordinator reaches all nodes except `at`, and a new coordinator
+    /// reaches only `at`. Then the new coordinator, whose term is greater, reaches all nodes.
     fn fork(&mut self, at: usize, seconds: u8) {
         let runs = self.nodes.get(at).is_some_and(|node| node.runs);
         if !runs || self.nodes.iter().any(|node| node.hung > self.now) {
@@ -211,7 +213,7 @@ impl Model {
         self.table.epoch = epoch;
         self.tell_to(|node| node == at, [at; USED], [at; USED]);
         if self.draw(2) == 0 {
-            // The analyzer follows the first coordinator.
+            // The analyzer reads the old coordinator's topology.
             self.table = self.tables[self.tables.len() - 2];
         }
         self.run(u64::from(seconds) * SECOND, true);

@@ -88,14 +88,14 @@ impl Model {
         (0..USED).map(|bucket| self.doubles_of(bucket)).sum()
     }
 
-    /// Whether no faulty node ever had the bucket.
+    /// Whether all nodes that ever had the bucket are without fault.
     fn is_plain(&self, bucket: usize) -> bool {
         let nodes = |table: &Table| [table.owners[bucket], table.new_owners[bucket]];
         let mut nodes = self.tables.iter().flat_map(nodes);
         !nodes.any(|node| self.nodes[node].is_faulty)
     }
 
-    /// How many packets have a doubtful bucket and time, each packet counted once.
+    /// How many packets of a bucket came at a time at which the bucket's packets are doubtful.
     fn doubtful_of(&self, bucket: usize) -> i64 {
         let doubts = self.doubts.iter().filter(|(buckets, _)| buckets[bucket]);
         let is_in = |at: &u64| doubts.clone().any(|(_, times)| times.contains(at));
