@@ -21,9 +21,9 @@ use crate::shipping::Shipper;
 /// The time between reports.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// If reading all counts takes longer than this, in nanoseconds, the time of the counts is
-/// uncertain: the process was stopped, or had no CPU. Analyzers compare the counts of different
-/// nodes with an accuracy of 100 ms.
+/// If reading all counts takes longer than this, in nanoseconds, the agent was stopped or had no
+/// CPU, and the time of the counts is uncertain. Analyzers compare the counts of different nodes
+/// with an accuracy of 100 ms.
 const AT_ONCE: u64 = 20_000_000;
 
 /// Maximum number of times that the counts are read for one report.

@@ -249,8 +249,8 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
         let (mut stream, _) = analyzer.accept().unwrap();
         let bytes = message(&mut stream).unwrap();
         let batch = Batch::decode(&bytes).unwrap();
-        // A new session's batches have numbers from 0 on. With the number of the old session, the
-        // analyzer would take the batch for a repeat.
+        // A new session's batches have numbers from 0 on. If the session had the same number as the
+        // old session, the analyzer would take the batch for a repeat.
         assert_eq!((batch.len(), batch.origin.sequence), (3, 0));
         assert!(sessions.insert(batch.head.session), "{sessions:?}");
         stream.write_all(&encode_ack(&batch.head, 1)).unwrap();
@@ -364,7 +364,7 @@ fn a_connection_that_fails_has_a_reason_and_what_to_check() {
         "{refused}"
     );
     assert!(refused.contains("is the analyzer running"), "{refused}");
-    // Now a listener accepts and closes connections, so the shipper has another reason.
+    // Now a listener accepts and closes connections, so the shipper gives another reason.
     let listener = TcpListener::bind(analyzer).unwrap();
     std::thread::spawn(move || listener.incoming().for_each(drop));
     let closed = trouble_with(&shipper, "closed");

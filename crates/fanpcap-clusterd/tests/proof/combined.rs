@@ -36,8 +36,8 @@ const ROUNDING: usize = 8;
 /// The time between two events.
 const BETWEEN: Duration = Duration::from_millis(1500);
 
-/// Packets from this long before an event to this long after it may be uncertain in the account:
-/// reports are a second apart, and the nodes' clocks may differ.
+/// For this long before and after an event, packets may be uncertain in the account, because
+/// reports are a second apart and the nodes' clocks may differ.
 const AROUND: Duration = Duration::from_secs(2);
 
 /// If a node is silent for this long, the analyzer counts it as dead.
@@ -88,8 +88,8 @@ impl Run {
         self.stage.sender.as_ref().map_or(0, Sender::next)
     }
 
-    /// The numbers of the packets that may be uncertain because of an event that began with packet
-    /// `from` and has ended by now.
+    /// The packets that may be uncertain because of an event that began at packet `from` and ends
+    /// now, as a range of packet numbers.
     fn since(&self, from: u64) -> std::ops::Range<u64> {
         let around = packets(AROUND);
         from.saturating_sub(around).max(self.first)..self.next() + around

@@ -189,8 +189,8 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
         // Before the analyzer began, both nodes had seen a thousand packets of each bucket. Node 1
-        // captures all packets. After ten seconds node 1 dies. For each bucket, it has sent five
-        // more records than it has reported.
+        // captures all packets. After ten seconds node 1 dies. For each bucket, the analyzer then
+        // has records of five packets that node 1 captured after its last report.
         let come = seconds.min(9) * 10;
         let at = Report8 {
             seconds,
@@ -226,9 +226,9 @@ fn what_a_node_had_kept_for_an_analyzer_is_no_capture_of_its_time() {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(3600 * SECOND).unwrap();
     for seconds in 0..60u64 {
-        // Before the analyzer began, node 1 had captured fifty packets of each bucket. Their
-        // records come within five seconds. Then node 1 captures ten more packets of each bucket,
-        // and dies.
+        // Before the analyzer began, node 1 had captured fifty packets of each bucket. The records
+        // of these packets come within five seconds. Then node 1 captures ten more packets of each
+        // bucket, and dies.
         let come = if seconds < 7 { 0 } else { 10 };
         let at = Report8 {
             seconds,

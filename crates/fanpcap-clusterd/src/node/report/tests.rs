@@ -100,8 +100,8 @@ fn sums_under_load(selector: &Selector) -> ([u64; 2], Sums) {
         }
     });
     // During a reading, each CPU may have counted a packet for its bucket, but not yet as filtered.
-    // So the highest number of passed packets may be two too high. Two more packets make up for
-    // this.
+    // So the highest number of passed packets may be two too high. After two more packets, the true
+    // number is as high as this number.
     (0..2).for_each(|_| pass());
     let passed = passed.into_inner();
     ([2 * TRIALS * PACKETS + passed, passed], read())

@@ -18,27 +18,27 @@ struct Change {
     numbers: Range<u64>,
     /// The part of the run in which the change was.
     part: usize,
-    /// Whether a node died. What it captured last stays unknown.
+    /// Whether a node died. Which packets the dead node captured last stays unknown.
     is_death: bool,
 }
 
 /// The packets of a bucket that may be uncertain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Doubtful {
-    /// Each packet counts once.
+    /// How many packets may be uncertain.
     pub(super) packets: i64,
-    /// Each packet counts at least once, and once for each dead node that may have captured it.
+    /// Like `packets`, but a packet that several dead nodes may have captured counts once for each.
     pub(super) captures: i64,
 }
 
-/// The changes of the run so far. A run has parts: each pause in the traffic ends a part. A fault
-/// after the pause makes no packets from before the pause uncertain.
+/// The changes of the test run so far. Each pause in the traffic ends a part of the run. A fault
+/// makes only packets after the last pause uncertain.
 #[derive(Default)]
 pub(super) struct Question {
     changes: Vec<Change>,
-    /// For each node, the buckets that it has had since the present part of the run began.
+    /// For each node, the buckets that the node has had since the last pause in the traffic.
     had: Vec<Flags>,
-    /// Nodes that did not capture or receive all packets in the present part.
+    /// Nodes that did not capture or receive all packets since the last pause in the traffic.
     faulty: BTreeSet<usize>,
     /// Buckets that dead nodes had: the last packets that these nodes captured stay unknown.
     dead: Flags,
@@ -65,10 +65,10 @@ impl Question {
         self.note(moved.collect(), numbers);
     }
 
-    /// Notes that a node was dead, hung or blind, or joined, while these packets came. Of these
-    /// packets, those in the buckets that the node had at that time are in question. In a bucket
-    /// that the node had at another time in this part of the run, only packets that came while the
-    /// bucket moved are in question.
+    /// Notes that a node was dead, hung or blind, or joined, while packets with these numbers came.
+    /// Of these packets, those in the buckets that the node then had (`owners`) are in question.
+    /// The node may have had other buckets before or after. Of the packets in these buckets, only
+    /// those that came while the bucket moved are in question.
     pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         let name = Some(id(node));
         let own = owners.iter().map(|owner| *owner == name);
@@ -85,8 +85,8 @@ impl Question {
         });
     }
 
-    /// Notes a fault of a node that is then gone for good. The buckets that it had stay uncertain
-    /// in all later parts of the run.
+    /// Notes that a node died and does not return. The buckets that the node had stay uncertain in
+    /// all later parts of the run.
     pub(super) fn death(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
         self.fault(node, owners, numbers);
         if let Some(change) = self.changes.last_mut() {
