@@ -12,7 +12,7 @@ use super::verdict::Verdict;
 use crate::identity::NodeId;
 
 /// How many of a run's newest reports are kept. A silent node counts as dead before another node
-/// has sent more reports than this.
+/// has sent this many reports.
 const KEPT: usize = 20;
 
 /// One span for each bucket.
@@ -33,7 +33,7 @@ pub(super) struct CounterRunEnd {
     /// For each bucket, an upper limit of the packets that this run and a run that had ended
     /// earlier both captured after their last reports. `None` until the limit is known.
     pub(super) unreported: Option<Box<Counts>>,
-    /// The buckets that the run may have captured after its last report.
+    /// The buckets of which the run may have captured packets after its last report.
     pub(super) owned: Box<Flags>,
     /// Whether all nodes' reports have reached `at`. Then `captured` does not change any more.
     pub(super) is_reached: bool,

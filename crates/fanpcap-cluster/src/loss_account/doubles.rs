@@ -30,10 +30,10 @@ impl Ledger {
         }
     }
 
-    /// For each bucket, how many packets that a run captured between two successive reports may be
-    /// doubles: first those that are in reports of nodes with lower numbers, then those that dead
-    /// nodes may have captured after their last reports. If two nodes report a packet, only the
-    /// node with the higher number counts the packet as a double.
+    /// For each bucket, two upper limits of the doubles among the packets that a run captured
+    /// between two successive reports. First: packets in reports of nodes with lower numbers.
+    /// Second: packets that dead nodes may have captured after their last reports. If two nodes
+    /// report a packet, only the node with the higher number counts the double.
     fn doubles(&self, run: &CounterRun, pair: usize) -> Vec<[u64; 2]> {
         let [from, to] = [pair - 1, pair].map(|at| &run.reports[at]);
         let others = self.others(run, [from, to].map(|report| report.summary.stamp));

@@ -1,4 +1,4 @@
-//! Buckets whose traffic has stopped: their counts are certain.
+//! Evaluates buckets whose traffic has stopped, because their counts are certain.
 
 use fanpcap_buckets::layout::BUCKETS;
 

@@ -74,7 +74,7 @@ impl RunParts {
         self.is_partial
     }
 
-    /// Notes that a node did not see all packets, which the node's later counts do not show.
+    /// Notes that a node did not see all packets. The node's later counts do not show this.
     pub(super) fn lack(&mut self) {
         self.is_partial = true;
     }

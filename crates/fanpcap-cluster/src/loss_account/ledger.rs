@@ -54,7 +54,7 @@ impl fmt::Display for ReportError {
 
 impl std::error::Error for ReportError {}
 
-/// The counts of all nodes. The account of all packets is computed from them.
+/// The counts of all nodes. The account of all packets is computed from these counts.
 #[derive(Debug)]
 pub struct Ledger {
     pub(super) settings: LedgerSettings,

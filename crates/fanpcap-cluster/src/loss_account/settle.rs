@@ -10,7 +10,7 @@ use super::span::{Span, signed, sum};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// How long a packet may wait for its node's CPU, in nanoseconds: the longest measured wait.
+/// The longest measured time, in nanoseconds, that a packet waited for its node's CPU.
 const WAIT: u64 = 100_000_000;
 
 /// How many nanoseconds after a report its topology may still arrive.

@@ -1,7 +1,7 @@
 //! Reports the node's counts to the analyzers, once a second.
 //!
-//! A lost report only delays the account by a second: counts only grow, and the next report has all
-//! of them. Each analyzer gets the counts of its own buckets.
+//! A lost report only delays the account by a second, because counts only grow, and the next report
+//! has all of them. Each analyzer gets the counts of its own buckets.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

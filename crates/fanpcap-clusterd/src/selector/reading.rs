@@ -30,7 +30,7 @@ impl Selector {
         let tables = [self.counted(0), self.counted(1)];
         // A packet is counted for its bucket first, and then as lost or filtered. So the counts of
         // lost packets are read last. Captured packets are a bucket's packets minus its lost
-        // packets, so their number may be too low, but is not too high.
+        // packets, so their number may be too low, but never too high.
         let lost = self.counters(counts::lost(self.lanes));
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);

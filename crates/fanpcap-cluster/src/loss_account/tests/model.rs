@@ -291,7 +291,8 @@ impl Model {
             None => bucket,
             Some(_) => self.nodes[at].take_turn(),
         };
-        // There is a ring only in capture mode: in distribution mode, packets pass to the host.
+        // There is a ring only in capture mode, because in distribution mode packets pass to the
+        // host.
         let full = self.analyzed && self.draw(40) == 0;
         let node = &mut self.nodes[at];
         node.seen[bucket] += 1;

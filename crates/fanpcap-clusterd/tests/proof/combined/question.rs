@@ -18,7 +18,7 @@ struct Change {
     numbers: Range<u64>,
     /// The part of the run in which the change was.
     part: usize,
-    /// Whether a node died. Which packets the dead node captured last stays unknown.
+    /// Whether a node died. The last packets that the dead node captured stay unknown.
     is_death: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Question {
     had: Vec<Flags>,
     /// Nodes that did not capture or receive all packets since the last pause in the traffic.
     faulty: BTreeSet<usize>,
-    /// Buckets that dead nodes had: the last packets that these nodes captured stay unknown.
+    /// Buckets that dead nodes had. The last packets that these nodes captured stay unknown.
     dead: Flags,
     /// For each ended part of the run, the buckets that are in question because of a fault.
     uncertain: Vec<Flags>,

@@ -63,9 +63,9 @@ impl Model {
         runs.map(|node| node.heard).min().unwrap_or(self.now)
     }
 
-    /// Notes that the packets of these buckets that come between the nodes' last reports at `heard`
-    /// and now are uncertain. If a node is silent now, the uncertain time ends with this node's
-    /// next report.
+    /// Notes that packets of these buckets are uncertain if they came after the nodes' last reports
+    /// (`heard`). If a node is silent now, packets before this node's next report are uncertain,
+    /// too.
     fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
         let runs = self.nodes.iter().filter(|node| node.runs);
         let silent = runs.map(|node| node.silent + SECOND).max();

@@ -56,8 +56,9 @@ impl Model {
         hold(&account.total, all)
     }
 
-    /// Checks the sums of all buckets without traffic, if packets are captured in turn: a node that
-    /// is out of turn assigns packets to wrong buckets.
+    /// Checks the sums of all buckets without traffic, for packets captured in turn. The single
+    /// buckets are not checked, because a node that is out of turn assigns packets to wrong
+    /// buckets.
     pub(in crate::loss_account::tests) fn check_in_turn(&self) -> Result<(), String> {
         let all = |of: fn(&Self, usize) -> i64| (0..USED).map(|bucket| of(self, bucket)).sum();
         let is_faulty = self.nodes.iter().any(|node| node.is_faulty);
