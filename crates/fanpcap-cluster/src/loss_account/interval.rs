@@ -27,7 +27,8 @@ pub(super) struct RunParts {
     may_double: i64,
     /// Upper limit of the other doubles: packets of which one copy is in no report.
     unreported: i64,
-    /// Upper limit of the packets of runs that may have been out of turn; `None` without such runs.
+    /// Upper limit of the number of packets of runs that may have been out of turn; `None` if there
+    /// are no such runs.
     out_of_turn: Option<i64>,
     /// Whether a possible owner of the bucket may have missed packets.
     is_partial: bool,

@@ -42,7 +42,7 @@ pub struct Report {
     pub summary: Summary,
     /// Packets that reached the node's port.
     pub seen: Box<Counts>,
-    /// The node's own packets that it captured, without those that were lost at a full ring.
+    /// The packets of the node's buckets that it captured. Packets lost at a full ring do not count.
     pub captured: Box<Counts>,
 }
 
@@ -51,7 +51,8 @@ pub struct Report {
 pub(super) const MOST: u64 = 1 << 50;
 
 impl Report {
-    /// Whether the counts are consistent. Any process may have sent the report.
+    /// Whether the counts are consistent. They may be anything, because any process can send a
+    /// report.
     pub(super) fn is_possible(&self) -> bool {
         let Summary { since, stamp, .. } = self.summary;
         let mut counts = self.seen.iter().zip(self.captured.iter());

@@ -8,8 +8,8 @@ use fanpcap_select::native::Causes;
 
 use super::{Selector, is_own, is_shared};
 
-/// What a node has counted since its selection was loaded. Only `captured` may fall between
-/// readings.
+/// What a node has counted since its selection was loaded. Only `captured` may be less than at an
+/// earlier reading.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// For each bucket, the packets that the node received.
