@@ -49,9 +49,9 @@ impl Ledger {
         (0..BUCKETS).map(doubles).collect()
     }
 
-    /// For each bucket, an upper limit of the packets that nodes with lower numbers captured between
-    /// the stamps of two reports of `run`. Also whether a dead node may have captured packets in
-    /// this time that no report has.
+    /// For each bucket, an upper limit of the packets that nodes with lower numbers captured
+    /// between the stamps of two reports of `run`. Also whether a dead node may have captured
+    /// packets in this time that no report has.
     fn others(&self, run: &CounterRun, times: [u64; 2]) -> impl Fn(usize) -> (u64, bool) {
         let node = run.node;
         // Other nodes' packets were not compared with those of a node that counted as dead.

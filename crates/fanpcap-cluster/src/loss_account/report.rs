@@ -42,7 +42,8 @@ pub struct Report {
     pub summary: Summary,
     /// Packets that reached the node's port.
     pub seen: Box<Counts>,
-    /// The packets of the node's buckets that it captured. Packets lost at a full ring do not count.
+    /// The packets of the node's buckets that it captured. Packets lost at a full ring do not
+    /// count.
     pub captured: Box<Counts>,
 }
 
