@@ -159,10 +159,12 @@ impl CounterRun {
         self.compared = to.summary.stamp;
     }
 
-    /// Notes that a dead node reports again, so its reports now have all packets that it captured.
-    pub(super) fn hear_of_dead(&mut self) {
+    /// Notes that a dead node that owned these buckets reports again. Its reports now have all
+    /// packets of these buckets that it captured.
+    pub(super) fn count_dead_as_reported(&mut self, owned: &Flags) {
         let sums = self.may_double.iter_mut();
-        for (sum, doubles) in sums.zip(self.may_double_dead.iter_mut()) {
+        let dead = self.may_double_dead.iter_mut();
+        for ((sum, doubles), _) in sums.zip(dead).zip(owned).filter(|(_, owns)| **owns) {
             *sum = sum.saturating_add(std::mem::take(doubles));
         }
     }

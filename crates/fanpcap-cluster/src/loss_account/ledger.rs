@@ -152,10 +152,13 @@ impl Ledger {
             return;
         }
         let mut ended = self.runs.iter_mut();
-        if let Some(run) = ended.find(|run| run.goes_on_with(summary)) {
-            run.end = None;
-            run.silent = Some(run.last().summary.stamp);
-            self.runs.iter_mut().for_each(CounterRun::hear_of_dead);
+        let Some(run) = ended.find(|run| run.goes_on_with(summary)) else {
+            return;
+        };
+        run.silent = Some(run.last().summary.stamp);
+        if let Some(end) = run.end.take() {
+            let runs = self.runs.iter_mut();
+            runs.for_each(|run| run.count_dead_as_reported(&end.owned));
         }
     }
 
