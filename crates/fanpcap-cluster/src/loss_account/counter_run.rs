@@ -66,7 +66,9 @@ pub(super) struct CounterRun {
     pub(super) may_double_dead: Box<Counts>,
     /// The buckets that the node may have had in their present intervals.
     pub(super) had: Box<Flags>,
-    /// Whether a report of the last seconds names a topology that is not known.
+    /// Since when some of the kept reports have named a topology that is not known.
+    pub(super) unknown_since: Option<u64>,
+    /// Whether such a topology may still become known.
     pub(super) follows_unknown: bool,
     /// The stamp of the last report that was compared with the other nodes' reports.
     pub(super) compared: u64,
@@ -118,6 +120,7 @@ impl CounterRun {
             may_double,
             may_double_dead: Box::new([0; BUCKETS]),
             had: Box::new([true; BUCKETS]),
+            unknown_since: None,
             follows_unknown: false,
             compared: summary.stamp,
             silent: None,

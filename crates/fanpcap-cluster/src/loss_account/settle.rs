@@ -57,8 +57,10 @@ impl Ledger {
             let unknown =
                 summaries.filter(|summary| !is_over && !self.ownership.knows(summary.revision));
             let first = unknown.map(|summary| summary.stamp).min();
-            run.follows_unknown = first.is_some_and(|first| first >= old);
-            if first.is_some() && !run.follows_unknown {
+            // A node may report so often that its oldest kept report is always young.
+            run.unknown_since = first.map(|first| run.unknown_since.unwrap_or(first));
+            run.follows_unknown = run.unknown_since.is_some_and(|since| since >= old);
+            if run.unknown_since.is_some() && !run.follows_unknown {
                 run.add_had(None);
             }
         }

@@ -3,6 +3,7 @@
 mod model_event;
 mod model;
 mod named;
+mod owners;
 mod minutes;
 mod turns;
 mod hostile;
