@@ -51,8 +51,9 @@ impl Ledger {
     fn look_for_unknown(&mut self) {
         let old = self.time.saturating_sub(UNKNOWN);
         for run in &mut self.runs {
-            // The topologies of a run that ended earlier were known, and may be forgotten by now.
-            let is_over = run.end.as_ref().is_some_and(|end| end.is_reached);
+            // The topologies of a run that ended earlier may be forgotten by now.
+            let is_reached = run.end.as_ref().is_some_and(|end| end.is_reached);
+            let is_over = is_reached && run.unknown_since.is_none();
             let summaries = run.reports.iter().map(|report| &report.summary);
             let unknown =
                 summaries.filter(|summary| !is_over && !self.ownership.knows(summary.revision));

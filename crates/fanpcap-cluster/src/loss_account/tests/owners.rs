@@ -46,10 +46,22 @@ fn add(ledger: &mut Ledger, revision: u64, owner: u8, new_owner: Option<u8>) {
 
 /// Gives the ledger a report that a node made `tenths` of a second after `BEGIN`, when it followed
 /// the topology `revision`. The node saw and captured these packets of bucket 0, and no others.
-fn take(ledger: &mut Ledger, node: u32, tenths: u64, revision: u64, [seen, captured]: [u64; 2]) {
+fn take(ledger: &mut Ledger, node: u32, tenths: u64, revision: u64, counts: [u64; 2]) {
+    take_since(ledger, (node, 0), tenths, revision, counts);
+}
+
+/// The same, but the node's counters were 0 at `since` tenths of a second after `BEGIN`.
+fn take_since(
+    ledger: &mut Ledger,
+    (node, since): (u32, u64),
+    tenths: u64,
+    revision: u64,
+    [seen, captured]: [u64; 2],
+) {
     let mut report = report(node, 0, |bucket| if bucket == 0 { seen } else { 0 });
     report.summary.stamp += tenths * SECOND / 10;
     report.summary.revision = Revision(revision);
+    report.summary.since += since * SECOND / 10;
     report.captured[0] = captured;
     ledger.take(report).unwrap();
 }
@@ -77,4 +89,37 @@ fn a_node_whose_topology_stays_unknown_does_not_delay_the_account() {
     assert_eq!(mirror, [0, 3, 0]);
     let row = row(&ledger);
     assert!(row.lost.has(0) && row.doubles.has(0), "{row:?}");
+}
+
+/// How many packets came between `from` and `until` by the time `tenths`, if one came each tenth.
+fn came(tenths: u64, from: u64, until: u64) -> u64 {
+    tenths.clamp(from, until) - from
+}
+
+/// Node 1 gets bucket 0, misses its last packets, and restarts before the ledger knows the topology
+/// that gave it the bucket. So 3 packets are doubles, and 3 are lost.
+#[test]
+fn a_node_that_restarts_before_its_topology_is_known_may_have_missed_packets() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 0, None);
+    for tenths in (0..200).step_by(5) {
+        let revision = if tenths < 30 { 1 } else { 3 };
+        let seen = came(tenths, 20, 35);
+        take(&mut ledger, 0, tenths, revision, [seen, came(tenths, 20, 32)]);
+        match tenths {
+            ..48 => {
+                let counts = [came(tenths, 20, 32), came(tenths, 29, 32)];
+                take(&mut ledger, 1, tenths, revision, counts);
+            }
+            _ => take_since(&mut ledger, (1, 48), tenths, revision, [0, 0]),
+        }
+        take(&mut ledger, 2, tenths, 1, [seen, 0]);
+        if tenths == 65 {
+            add(&mut ledger, 2, 0, Some(1));
+            add(&mut ledger, 3, 1, None);
+        }
+        ledger.settle();
+    }
+    let row = row(&ledger);
+    assert!(row.lost.has(3) && row.doubles.has(3), "{row:?}");
 }
