@@ -7,7 +7,7 @@ use fanpcap_select::Selection;
 use super::model::SECOND;
 use super::named::{BEGIN, report};
 use crate::identity::{NodeId, Revision};
-use crate::loss_account::{BucketAccount, Ledger, LedgerSettings};
+use crate::loss_account::{BucketAccount, Ledger, LedgerSettings, Report};
 use crate::topology::{NodeEntry, Topology};
 
 /// A ledger that begins at `BEGIN`.
@@ -56,14 +56,19 @@ fn take_since(
     (node, since): (u32, u64),
     tenths: u64,
     revision: u64,
-    [seen, captured]: [u64; 2],
+    counts: [u64; 2],
 ) {
+    let mut report = of_bucket(node, tenths, revision, counts);
+    report.summary.since += since * SECOND / 10;
+    ledger.take(report).unwrap();
+}
+
+fn of_bucket(node: u32, tenths: u64, revision: u64, [seen, captured]: [u64; 2]) -> Report {
     let mut report = report(node, 0, |bucket| if bucket == 0 { seen } else { 0 });
     report.summary.stamp += tenths * SECOND / 10;
     report.summary.revision = Revision(revision);
-    report.summary.since += since * SECOND / 10;
     report.captured[0] = captured;
-    ledger.take(report).unwrap();
+    report
 }
 
 /// The figures of bucket 0.
@@ -122,4 +127,32 @@ fn a_node_that_restarts_before_its_topology_is_known_may_have_missed_packets() {
     }
     let row = row(&ledger);
     assert!(row.lost.has(3) && row.doubles.has(3), "{row:?}");
+}
+
+/// The ledger begins while two nodes capture the same packets, and the first reports come 0.9 s
+/// apart. Then all packets are doubles until traffic stops.
+#[test]
+fn what_a_node_captured_before_its_first_report_may_be_doubles() {
+    for late in 0..2 {
+        let mut ledger = ledger();
+        add(&mut ledger, 2, 0, Some(1));
+        for tenths in 10..100 {
+            let packets = 100 + came(tenths, 10, 19);
+            for node in 0..3 {
+                let begin = if node == late { 19 } else { 10 };
+                if tenths >= begin && (tenths - begin) % 10 == 0 {
+                    let captured = if node < 2 { packets } else { 0 };
+                    let mut report = of_bucket(node, tenths, 2, [packets, captured]);
+                    report.summary.since -= 10 * SECOND;
+                    ledger.take(report).unwrap();
+                }
+            }
+            // A ledger begins with the first report.
+            if tenths % 10 == 0 {
+                ledger.settle();
+            }
+        }
+        let row = row(&ledger);
+        assert!(row.doubles.has(9) && row.lost.has(0), "{late}: {row:?}");
+    }
 }
