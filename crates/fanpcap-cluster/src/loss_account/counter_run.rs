@@ -172,18 +172,6 @@ impl CounterRun {
         }
     }
 
-    /// Notes that the node may also have had these buckets; `None` for any bucket.
-    pub(super) fn add_had(&mut self, buckets: Option<Box<Flags>>) {
-        match buckets {
-            None => self.had.fill(true),
-            Some(buckets) => {
-                for (had, has) in self.had.iter_mut().zip(buckets.iter()) {
-                    *had |= has;
-                }
-            }
-        }
-    }
-
     /// Whether the node may have had `bucket` at some time in the bucket's present interval.
     pub(super) fn may_have_had(&self, bucket: usize) -> bool {
         self.follows_unknown || self.had[bucket]

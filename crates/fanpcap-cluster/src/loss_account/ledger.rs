@@ -8,7 +8,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::counter_run::{CounterRun, CounterRunEnd, RunAge, Spans, zeros};
 use super::history::PortHistory;
 use super::interval::Interval;
-use super::ownership::Ownership;
+use super::ownership::{Ownership, add_flags};
 use super::report::{Counts, Report, Summary};
 use super::span::Span;
 use super::verdict::Verdict;
@@ -169,7 +169,12 @@ impl Ledger {
             return;
         };
         for run in &mut self.runs {
-            run.add_had(self.ownership.since(run.node, before));
+            let had = self.ownership.since(run.node, before);
+            // A node may have loaded this topology before it counted as dead.
+            if let Some(end) = run.end.as_mut().filter(|end| !end.is_reached) {
+                add_flags(&mut end.owned, had.as_deref());
+            }
+            add_flags(&mut run.had, had.as_deref());
         }
     }
 

@@ -13,6 +13,13 @@ const REMEMBERED: usize = 64;
 /// A flag for each bucket.
 pub(super) type Flags = [bool; BUCKETS];
 
+/// Adds flags; `None` stands for all.
+pub(super) fn add_flags(flags: &mut Flags, others: Option<&Flags>) {
+    for (bucket, flag) in flags.iter_mut().enumerate() {
+        *flag |= others.is_none_or(|others| others[bucket]);
+    }
+}
+
 #[derive(Debug)]
 struct KnownTopology {
     revision: Revision,

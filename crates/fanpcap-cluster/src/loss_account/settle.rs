@@ -62,7 +62,7 @@ impl Ledger {
             run.unknown_since = first.map(|first| run.unknown_since.unwrap_or(first));
             run.follows_unknown = run.unknown_since.is_some_and(|since| since >= old);
             if run.unknown_since.is_some() && !run.follows_unknown {
-                run.add_had(None);
+                run.had.fill(true);
             }
         }
     }

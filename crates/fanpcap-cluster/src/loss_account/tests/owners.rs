@@ -156,3 +156,30 @@ fn what_a_node_captured_before_its_first_report_may_be_doubles() {
         assert!(row.doubles.has(9) && row.lost.has(0), "{late}: {row:?}");
     }
 }
+
+/// Node 1 reports until second 4, gets bucket 0 at 9.5 s, and counts as dead at 10 s. The ledger
+/// learns of the union, and of its end, only then.
+#[test]
+fn a_dead_node_may_have_had_the_buckets_of_a_topology_that_came_late() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 0, None);
+    for tenths in (0..200).step_by(5) {
+        let seen = came(tenths, 20, 100);
+        let revision = if tenths < 95 { 1 } else { 2 };
+        take(&mut ledger, 0, tenths, revision, [seen, seen]);
+        take(&mut ledger, 2, tenths, revision, [seen, 0]);
+        if tenths <= 40 {
+            take(&mut ledger, 1, tenths, 1, [seen, 0]);
+        }
+        if tenths == 100 {
+            ledger.end(NodeId(1), BEGIN + 10 * SECOND, None);
+        }
+        ledger.settle();
+        if tenths == 100 {
+            add(&mut ledger, 2, 0, Some(1));
+            add(&mut ledger, 3, 0, None);
+        }
+    }
+    let row = row(&ledger);
+    assert!(row.doubles.has(5) && row.captured.has(85) && row.lost.has(0), "{row:?}");
+}
