@@ -30,7 +30,7 @@ pub(super) struct RunParts {
     /// Upper limit of the number of packets of runs that may have been out of turn; `None` if there
     /// are no such runs.
     out_of_turn: Option<i64>,
-    /// Whether a possible owner of the bucket may have missed packets.
+    /// Whether a possible owner of the bucket may have missed packets, or a fork may have lost some.
     is_partial: bool,
 }
 
@@ -75,7 +75,8 @@ impl RunParts {
         self.is_partial
     }
 
-    /// Notes that a node did not see all packets. The node's later counts do not show this.
+    /// Notes that packets may be lost, although the nodes' later counts do not show this: a node
+    /// did not see all packets, or nodes followed topologies of two coordinators.
     pub(super) fn lack(&mut self) {
         self.is_partial = true;
     }
@@ -83,7 +84,7 @@ impl RunParts {
     /// The packets that were doubled, and those that were lost, if `offered` packets were offered.
     ///
     /// If all nodes saw all packets, no packet is lost, because the owner of a bucket captures
-    /// until the new owner captures too.
+    /// until the new owner captures too. In a fork this is not so: see `lack`.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;

@@ -57,6 +57,17 @@ impl Ownership {
         Some(newest)
     }
 
+    /// Whether a topology that came after `since` may belong to another branch of a fork (two
+    /// leaders at once): another coordinator wrote it, and it does not follow the one before it.
+    pub(super) fn has_fork(&self, since: Revision) -> bool {
+        // The coordinator's term is the upper half of a revision.
+        let term = |known: &KnownTopology| known.revision.0 >> 32;
+        let (before, after) = (self.topologies.iter(), self.topologies.iter().skip(1));
+        before.zip(after).any(|(before, after)| {
+            after.revision > since && term(before) != term(after) && !after.follows
+        })
+    }
+
     /// The index of the topology that shows which buckets the nodes that followed `revision` had.
     fn position(&self, revision: Revision) -> Option<usize> {
         let is_newer = |known: &KnownTopology| known.revision > revision;

@@ -107,6 +107,7 @@ fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
 /// may have been lost or captured twice meanwhile.
 #[test]
 fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
+    let mut lost = 0;
     for seed in 0..20 {
         let mut model = Model::new(seed, 3, false);
         model.run(2 * SECOND, true);
@@ -115,7 +116,9 @@ fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
         model.run(12 * SECOND, false);
         assert!(model.doubles() > 100, "{}", model.doubles());
         assert_eq!(model.check_at_rest(), Ok(()));
+        lost += model.lost();
     }
+    assert!(lost > 0);
 }
 
 /// The buckets of a silent node move twice, just before another node dies.

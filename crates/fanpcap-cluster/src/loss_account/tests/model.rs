@@ -90,6 +90,8 @@ pub(super) struct Model {
     now: u64,
     nodes: Vec<Node>,
     table: Table,
+    /// The present coordinator's term.
+    term: u64,
     /// All tables up to the present one.
     tables: Vec<Table>,
     analyzed: bool,
@@ -123,6 +125,7 @@ impl Model {
             now: START,
             nodes: Vec::new(),
             table,
+            term: 0,
             tables: vec![table],
             analyzed,
             turn: None,
