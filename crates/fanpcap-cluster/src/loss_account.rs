@@ -20,6 +20,7 @@ mod judge;
 mod interval;
 mod account;
 mod ledger;
+mod unheard;
 mod balance;
 mod settle;
 mod doubles;

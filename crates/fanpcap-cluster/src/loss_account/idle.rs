@@ -80,7 +80,8 @@ impl Ledger {
                 continue;
             };
             let parts = self.parts(bucket, offered, &shares);
-            if may_close && shares.iter().all(|share| share.is_known(bucket)) {
+            let is_known = |share: &RunCounts<'_>| share.is_known(bucket);
+            if may_close && !self.awaits(bucket) && shares.iter().all(is_known) {
                 let since = offered.since(self.intervals[bucket].offered);
                 let has = has
                     .iter()
@@ -127,6 +128,7 @@ impl Ledger {
             run.may_double[bucket] = 0;
             run.may_double_dead[bucket] = 0;
         }
+        self.forget_unheard(bucket);
         let closed = &mut self.closed[bucket];
         *closed = (closed.0 + end.outcome.0, closed.1 + end.outcome.1);
         self.intervals[bucket] = Interval {

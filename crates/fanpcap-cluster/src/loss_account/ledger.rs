@@ -1,6 +1,6 @@
 //! The ledger of all nodes' counts. Its caller adds each report of a node, and each node's death.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use fanpcap_buckets::layout::BUCKETS;
@@ -8,7 +8,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::counter_run::{CounterRun, CounterRunEnd, RunAge, Spans, zeros};
 use super::history::PortHistory;
 use super::interval::Interval;
-use super::ownership::{Ownership, add_flags};
+use super::ownership::{Flags, Ownership, add_flags};
 use super::report::{Counts, Report, Summary};
 use super::span::Span;
 use super::verdict::Verdict;
@@ -78,6 +78,8 @@ pub struct Ledger {
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
     pub(super) ownership: Ownership,
+    /// The nodes that have no run, and the buckets that topologies gave to each of them.
+    pub(super) unheard: BTreeMap<NodeId, Box<Flags>>,
     /// Whether packets are captured in turn.
     pub(super) in_turn: bool,
     /// For each bucket, the interval since its counts were last known exactly.
@@ -105,6 +107,7 @@ impl Ledger {
             doubles: Box::new([0; BUCKETS]),
             refused: Box::new([0; BUCKETS]),
             ownership: Ownership::default(),
+            unheard: BTreeMap::new(),
             in_turn: false,
             intervals: Box::new([Interval::default(); BUCKETS]),
             closed: Box::new([(Span::default(), Span::default()); BUCKETS]),
@@ -180,6 +183,7 @@ impl Ledger {
             let intervals = self.intervals.iter_mut();
             intervals.for_each(|interval| interval.gone.lack());
         }
+        self.note_unheard();
     }
 
     fn begin_run(&mut self, report: Report) -> Result<(), ReportError> {
@@ -201,6 +205,7 @@ impl Ledger {
             run.had = had;
         }
         self.runs.push(run);
+        self.unheard.remove(&node);
         Ok(())
     }
 

@@ -57,6 +57,20 @@ impl Ownership {
         Some(newest)
     }
 
+    /// The nodes of the newest topology.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        let newest = self.topologies.back().into_iter();
+        newest.flat_map(|known| known.topology.nodes.iter().map(|entry| entry.node))
+    }
+
+    /// The buckets that the newest topology gives to a node; `None` if the node is not in it.
+    pub(super) fn now(&self, node: NodeId) -> Option<Box<Flags>> {
+        let topology = &self.topologies.back()?.topology;
+        let slot = topology.entry(node)?.slot;
+        let has = |bucket| topology.captures(slot, bucket).is_some();
+        Some(Box::new(std::array::from_fn(has)))
+    }
+
     /// Whether a topology that came after `since` may belong to another branch of a fork (two
     /// leaders at once): another coordinator wrote it, and it does not follow the one before it.
     pub(super) fn has_fork(&self, since: Revision) -> bool {

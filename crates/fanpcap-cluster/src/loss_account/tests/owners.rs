@@ -183,3 +183,31 @@ fn a_dead_node_may_have_had_the_buckets_of_a_topology_that_came_late() {
     let row = row(&ledger);
     assert!(row.doubles.has(5) && row.captured.has(85) && row.lost.has(0), "{row:?}");
 }
+
+/// Node 1 gets bucket 0, and its first report comes 12 s later. It lost no packet, and 5 packets of
+/// the union are doubles.
+#[test]
+fn a_node_of_the_topology_may_report_late() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 0, None);
+    for tenths in (0..200).step_by(5) {
+        let seen = came(tenths, 20, 60);
+        match tenths {
+            30 => add(&mut ledger, 2, 0, Some(1)),
+            40 => add(&mut ledger, 3, 1, None),
+            _ => {}
+        }
+        let revision = if tenths < 35 { 1 } else { 3 };
+        take(&mut ledger, 0, tenths, revision, [seen, came(tenths, 20, 36)]);
+        take(&mut ledger, 2, tenths, revision, [seen, 0]);
+        if tenths >= 150 {
+            take(&mut ledger, 1, tenths, 3, [seen, came(tenths, 31, 60)]);
+        }
+        ledger.settle();
+        let row = row(&ledger);
+        assert!(row.lost.has(0), "{tenths}: {row:?}");
+        assert!(tenths < 100 || row.doubles.has(5), "{tenths}: {row:?}");
+    }
+    let row = row(&ledger);
+    assert!(row.captured.is_exact() && row.captured.has(45), "{row:?}");
+}
