@@ -26,8 +26,11 @@ pub(super) fn zeros() -> Box<Spans> {
 /// The end of a run.
 #[derive(Clone, Debug)]
 pub(super) struct CounterRunEnd {
-    /// When the run ended, in nanoseconds since 1970.
+    /// When the run ended, in nanoseconds since 1970. Grows while `goes_on` is set.
     pub(super) at: u64,
+    /// Whether the node may go on capturing, because the newest topology gives it buckets. Perhaps
+    /// only the analyzer does not hear the node.
+    pub(super) goes_on: bool,
     /// How many packets the run captured in total, if that is known.
     pub(super) captured: Option<Box<Spans>>,
     /// For each bucket, an upper limit of the packets that this run and a run that had ended

@@ -184,6 +184,7 @@ impl Ledger {
             intervals.for_each(|interval| interval.gone.lack());
         }
         self.note_unheard();
+        self.note_drops();
     }
 
     fn begin_run(&mut self, report: Report) -> Result<(), ReportError> {
@@ -218,6 +219,7 @@ impl Ledger {
             let owned = self.ownership.since(node, run.last().summary.revision);
             run.end = Some(CounterRunEnd {
                 at: at.max(run.last().summary.stamp),
+                goes_on: false,
                 captured,
                 unreported: None,
                 owned: owned.unwrap_or_else(|| Box::new([true; BUCKETS])),

@@ -35,6 +35,7 @@ impl Ledger {
         self.settings.skew = skew;
         self.time = self.time.max(time);
         self.judge();
+        self.extend_ends();
         self.look_for_unknown();
         self.align();
         self.compare();
@@ -236,7 +237,7 @@ impl Ledger {
             let Some(end) = run.end.as_ref() else {
                 continue;
             };
-            if end.is_reached || end.at > self.time {
+            if end.is_reached || end.goes_on || end.at > self.time {
                 continue;
             }
             let captured = self.captured_until_end(run, end);
@@ -262,10 +263,9 @@ impl Ledger {
     fn give_up(&mut self) {
         let is_over = |run: &CounterRun| {
             let end = run.end.as_ref().filter(|end| end.is_reached);
-            let newer = |other: &CounterRun| other.node == run.node && other.since > run.since;
             end.is_some_and(|end| {
-                let is_newer = self.runs.iter().any(newer) && self.is_compared(end);
-                end.at.saturating_add(PATIENCE) <= self.time || is_newer
+                let has_newer = self.has_newer(run) && self.is_compared(end);
+                end.at.saturating_add(PATIENCE) <= self.time || has_newer
             })
         };
         let over: Vec<bool> = self.runs.iter().map(is_over).collect();

@@ -1,14 +1,68 @@
-//! Nodes of a topology that have not reported yet: what they captured is unknown.
+//! Nodes of the newest topology that do not report. What they capture is unknown.
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::counter_run::CounterRun;
 use super::interval::RunPart;
 use super::ledger::Ledger;
 use super::ownership::add_flags;
 use super::span::Span;
 use crate::identity::NodeId;
 
+/// So many nanoseconds after a topology is known, every node that hears the coordinator uses it.
+const LOADED: u64 = 1_000_000_000;
+
 impl Ledger {
+    /// Moves the end of each ended run to the present time if the newest topology gives buckets to
+    /// its node: the coordinator may hear the node, and the node may capture.
+    pub(super) fn extend_ends(&mut self) {
+        if self.settings.analyzed {
+            // The analyzer knows how many of the node's packets came.
+            return;
+        }
+        for at in 0..self.runs.len() {
+            let run = &self.runs[at];
+            if run.is_live() {
+                continue;
+            }
+            let buckets = self.ownership.now(run.node);
+            let buckets = buckets.filter(|has| has.contains(&true) && !self.has_newer(run));
+            let time = self.time;
+            let Some(end) = self.runs[at].end.as_mut() else {
+                continue;
+            };
+            end.goes_on = buckets.is_some();
+            if let Some(buckets) = buckets {
+                add_flags(&mut end.owned, Some(&buckets));
+                end.at = end.at.max(time);
+                (end.captured, end.unreported, end.is_reached) = (None, None, false);
+            }
+        }
+    }
+
+    /// Notes when nodes that count as dead stop capturing, because the newest topology gives them no
+    /// buckets any more.
+    pub(super) fn note_drops(&mut self) {
+        let live = self.runs.iter().filter(|run| run.is_live());
+        let newest = live.map(|run| run.last().summary.stamp).max().unwrap_or(0);
+        for run in &mut self.runs {
+            let Some(end) = run.end.as_mut().filter(|end| end.goes_on) else {
+                continue;
+            };
+            let buckets = self.ownership.now(run.node);
+            end.goes_on = buckets.is_some_and(|buckets| buckets.contains(&true));
+            if !end.goes_on {
+                end.at = end.at.max(newest.saturating_add(LOADED));
+            }
+        }
+    }
+
+    /// Whether the counters of the run's node began again at 0.
+    pub(super) fn has_newer(&self, run: &CounterRun) -> bool {
+        let is_newer = |other: &CounterRun| other.node == run.node && other.since > run.since;
+        self.runs.iter().any(is_newer)
+    }
+
     /// Notes which buckets the newest topology gives to nodes that have not reported.
     pub(super) fn note_unheard(&mut self) {
         let has_run = |node: NodeId| self.runs.iter().any(|run| run.node == node);

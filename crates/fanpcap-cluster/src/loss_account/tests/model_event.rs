@@ -8,13 +8,15 @@ pub(super) enum ModelEvent {
     Join,
     /// A node's counters begin again at 0.
     Restart(u8),
-    /// A node dies; its buckets go to the first node.
+    /// A node dies; its buckets go to another node.
     Die(u8),
     /// All buckets of a node go to another node, through a union.
     Move(u8, u8),
     Rest,
     /// A node sends no reports for a while, and continues to capture.
     Pause(u8),
+    /// The analyzer does not hear a node for this many seconds. The coordinator hears the node.
+    Unheard(u8, u8),
     /// A node's agent hangs for this many seconds: it neither reports nor follows topologies.
     Hang(u8, u8),
     /// A node's port delivers nothing for this many seconds.
@@ -43,6 +45,7 @@ impl ModelEvent {
             any::<(u8, u8)>().prop_map(|(from, to)| Self::Move(from, to)),
             Just(Self::Rest),
             any::<u8>().prop_map(Self::Pause),
+            (any::<u8>(), 5..20_u8).prop_map(|(node, seconds)| Self::Unheard(node, seconds)),
             (any::<u8>(), 1..12_u8).prop_map(|(node, seconds)| Self::Hang(node, seconds)),
             (any::<u8>(), 1..8_u8).prop_map(|(node, seconds)| Self::Blind(node, seconds)),
             (any::<u8>(), 1..12_u8).prop_map(|(node, seconds)| Self::Fork(node, seconds)),

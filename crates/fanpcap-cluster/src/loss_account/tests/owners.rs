@@ -211,3 +211,31 @@ fn a_node_of_the_topology_may_report_late() {
     let row = row(&ledger);
     assert!(row.captured.is_exact() && row.captured.has(45), "{row:?}");
 }
+
+/// Node 1 has bucket 0 and captures all its packets. The analyzer does not hear it from second 4 on,
+/// and counts it as dead in second 19. The topology stays as it was, because the coordinator hears
+/// the node. It reports again after 26 s, or after more time than the ledger waits for a dead node.
+#[test]
+fn a_node_that_only_the_analyzer_does_not_hear_captures() {
+    for back in [300, 2000] {
+        let mut ledger = ledger();
+        add(&mut ledger, 1, 1, None);
+        for tenths in (0..2100).step_by(10) {
+            let seen = came(tenths, 20, 240);
+            take(&mut ledger, 0, tenths, 1, [seen, 0]);
+            take(&mut ledger, 2, tenths, 1, [seen, 0]);
+            if tenths <= 40 || tenths >= back {
+                take(&mut ledger, 1, tenths, 1, [seen, seen]);
+            }
+            if tenths == 190 {
+                ledger.end(NodeId(1), BEGIN + 19 * SECOND, None);
+            }
+            ledger.settle();
+            let row = row(&ledger);
+            assert!(row.lost.has(0) && row.doubles.has(0), "{tenths}: {row:?}");
+        }
+        let row = row(&ledger);
+        assert!(row.lost.is_exact() && row.doubles.is_exact(), "{row:?}");
+        assert_eq!(row.captured.least, 220, "{row:?}");
+    }
+}

@@ -29,10 +29,30 @@ impl Model {
                     node.silent = self.now + 4 * SECOND;
                 }
             }
+            ModelEvent::Unheard(which, seconds) => self.unhear(at(which), seconds),
             ModelEvent::Hang(which, seconds) => self.hang(at(which), seconds),
             ModelEvent::Blind(which, seconds) => self.blind(at(which), seconds),
             ModelEvent::Fork(which, seconds) => self.fork(at(which), seconds),
         }
+    }
+
+    fn unhear(&mut self, at: usize, seconds: u8) {
+        let runs = self.nodes.get(at).is_some_and(|node| node.runs);
+        if !runs || self.is_any_unheard() || !self.is_judged(at, false) {
+            return;
+        }
+        let heard = self.heard();
+        let node = &mut self.nodes[at];
+        (node.silent, node.is_faulty) = (self.now + u64::from(seconds) * SECOND, true);
+        self.doubt(|_| true, heard);
+        self.run(OFFLINE + SECOND, true);
+    }
+
+    /// Whether a node that captures counts as dead, or will do so.
+    fn is_any_unheard(&self) -> bool {
+        let long = self.now + OFFLINE - SECOND;
+        let mut runs = self.nodes.iter().filter(|node| node.runs);
+        runs.any(|node| node.is_ended || node.silent > long)
     }
 
     fn blind(&mut self, at: usize, seconds: u8) {
@@ -77,7 +97,7 @@ impl Model {
     /// Restarts a node, as a reboot does. With an analyzer, the ledger learns what the node
     /// captured after its last report: see `end`.
     fn restart(&mut self, at: usize) {
-        if !self.is_counted(at) || !self.is_judged(at, false) {
+        if !self.is_counted(at) || self.is_any_unheard() || !self.is_judged(at, false) {
             return;
         }
         let (heard, held) = (self.heard(), self.held(at));
@@ -128,7 +148,7 @@ impl Model {
     /// A machine dies. Or only its agent dies at first, the node's buckets move, and the node still
     /// captures until it counts as dead.
     fn die(&mut self, at: usize) {
-        if !self.is_counted(at) || !self.is_judged(at, false) {
+        if !self.is_counted(at) || self.is_any_unheard() || !self.is_judged(at, false) {
             return;
         }
         let (heard, held) = (self.heard(), self.held(at));
@@ -137,17 +157,12 @@ impl Model {
         let node = &mut self.nodes[at];
         (node.runs, node.is_faulty) = (captures, true);
         (node.hung, node.silent) = (dead + STEP, dead + STEP);
-        if captures {
-            self.replace(at);
-        }
+        self.replace(at);
         self.run(dead - self.now, true);
         if !self.nodes[at].is_ended {
             self.end(at);
         }
         self.doubt(|bucket| held[bucket], heard);
-        if !captures {
-            self.replace(at);
-        }
     }
 
     /// Gives all buckets of a node to any other node.
@@ -158,7 +173,7 @@ impl Model {
 
     fn hang(&mut self, at: usize, seconds: u8) {
         let runs = self.nodes.get(at).is_some_and(|node| node.runs);
-        if !runs || self.nodes[at].hung > self.now || !self.is_judged(at, false) {
+        if !runs || self.is_any_unheard() || !self.is_judged(at, false) {
             return;
         }
         let (heard, table) = (self.heard(), self.nodes[at].table);
@@ -203,7 +218,7 @@ impl Model {
     /// reaches only `at`. Then the new coordinator, whose term is greater, reaches all nodes.
     fn fork(&mut self, at: usize, seconds: u8) {
         let runs = self.nodes.get(at).is_some_and(|node| node.runs);
-        if !runs || self.nodes.iter().any(|node| node.hung > self.now) {
+        if !runs || self.is_any_unheard() {
             return;
         }
         let (heard, owners, epoch) = (self.heard(), self.table.owners, self.table.epoch);

@@ -13,8 +13,11 @@ impl Model {
                 .filter(|item| item.0 <= account.time && item.1 == bucket);
             i64::try_from(there.count()).unwrap()
         };
-        // What a silent node captures while it counts as dead is in no report.
-        let is_silent = self.nodes.iter().any(|node| node.runs && node.is_ended);
+        // What a hung node captures while it counts as dead is in no report. An analyzer that gets
+        // packets knows only those that came.
+        let is_cut = |node: &Node| self.analyzed || node.hung > self.now;
+        let mut ended = self.nodes.iter().filter(|node| node.runs && node.is_ended);
+        let is_silent = ended.any(is_cut);
         for (bucket, row) in account.buckets.iter().enumerate().take(USED) {
             let offered = until(&self.offered, bucket);
             let captured = until(&self.captures, bucket);
