@@ -65,7 +65,8 @@ impl Ledger {
     }
 
     /// Ends the interval of each bucket without traffic, if all counts of the bucket are known.
-    /// While a node is silent, its counts are unknown, because they may come later.
+    /// While a node is silent, or counts as dead and may return, its counts are unknown, because
+    /// they may come later.
     fn close(&mut self, resting: &[Option<Span>]) {
         if self.settings.analyzed {
             return;
@@ -80,8 +81,11 @@ impl Ledger {
                 continue;
             };
             let parts = self.parts(bucket, offered, &shares);
-            let is_known = |share: &RunCounts<'_>| share.is_known(bucket);
-            if may_close && !self.awaits(bucket) && shares.iter().all(is_known) {
+            let is_known = |share: &RunCounts<'_>| {
+                share.is_known(bucket) && !self.may_return(share.run, bucket)
+            };
+            let is_whole = !self.awaits(bucket) && shares.iter().all(is_known);
+            if may_close && is_whole {
                 let since = offered.since(self.intervals[bucket].offered);
                 let has = has
                     .iter()

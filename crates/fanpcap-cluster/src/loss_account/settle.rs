@@ -259,6 +259,14 @@ impl Ledger {
         }
     }
 
+    /// Whether the reports of a dead node may still come, with packets of the bucket.
+    pub(super) fn may_return(&self, run: &CounterRun, bucket: usize) -> bool {
+        run.end.as_ref().is_some_and(|end| {
+            let is_young = end.at.saturating_add(PATIENCE) > self.time;
+            end.owned[bucket] && is_young && !self.has_newer(run)
+        })
+    }
+
     /// Removes ended runs that can't continue, and keeps their counts only in sums.
     fn give_up(&mut self) {
         let is_over = |run: &CounterRun| {

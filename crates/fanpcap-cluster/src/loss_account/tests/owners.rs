@@ -239,3 +239,32 @@ fn a_node_that_only_the_analyzer_does_not_hear_captures() {
         assert_eq!(row.captured.least, 220, "{row:?}");
     }
 }
+
+/// Node 1 hangs, and its device captures on. Node 0 gets bucket 0, and its port loses 2 packets. So
+/// no packet is lost, and node 0's packets are doubles. Node 1 reports again after traffic stopped.
+#[test]
+fn what_a_hung_node_captured_counts_in_the_interval_in_which_it_hung() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 1, None);
+    for tenths in (0..700).step_by(10) {
+        match tenths {
+            80 => add(&mut ledger, 2, 1, Some(0)),
+            90 => add(&mut ledger, 3, 0, None),
+            _ => {}
+        }
+        let seen = came(tenths, 300, 400);
+        let revision = if tenths < 90 { 1 } else { 3 };
+        let other = came(tenths, 300, 398);
+        take(&mut ledger, 0, tenths, revision, [other, other]);
+        take(&mut ledger, 2, tenths, revision, [seen, 0]);
+        if tenths <= 30 || tenths >= 520 {
+            take(&mut ledger, 1, tenths, revision.min(1), [seen, seen]);
+        }
+        if tenths == 180 {
+            ledger.end(NodeId(1), BEGIN + 18 * SECOND, None);
+        }
+        ledger.settle();
+    }
+    let row = row(&ledger);
+    assert!(row.lost.has(0) && row.doubles.has(98), "{row:?}");
+}
