@@ -65,7 +65,7 @@ pub(super) struct CounterRun {
     /// both captured.
     pub(super) may_double: Box<Counts>,
     /// For each bucket, an upper limit of the interval's other packets that the run captured and
-    /// that a dead node also captured, after the dead node's last report.
+    /// that a dead node may also have captured, after that node's last report.
     pub(super) may_double_dead: Box<Counts>,
     /// The buckets that the node may have had in their present intervals.
     pub(super) had: Box<Flags>,
@@ -75,7 +75,7 @@ pub(super) struct CounterRun {
     pub(super) follows_unknown: bool,
     /// The stamp of the last report that was compared with the other nodes' reports.
     pub(super) compared: u64,
-    /// The stamp of the last report before the node counted as dead, if it came back.
+    /// The stamp of the last report before the node counted as dead, if the node reported again.
     pub(super) silent: Option<u64>,
     /// The run counts as an observer only from this time on.
     pub(super) from: u64,
@@ -113,7 +113,7 @@ impl CounterRun {
     pub(super) fn new(report: Report, age: RunAge) -> Self {
         let summary = report.summary;
         let may_double = match age {
-            // Packets before the first report are not compared, so each may be a double.
+            // The packets before the first report are not compared, so each may be a double.
             RunAge::New => report.captured.clone(),
             RunAge::Older | RunAge::Resumed => Box::new([0; BUCKETS]),
         };

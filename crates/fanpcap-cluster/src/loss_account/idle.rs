@@ -36,7 +36,8 @@ impl Ledger {
         self.note_turns(&resting);
         let follows_unknown = |run: &CounterRun| run.follows_unknown;
         if !self.settings.analyzed && self.runs.iter().any(follows_unknown) {
-            // It is not yet known which buckets concern a node that lacks packets.
+            // If a node lacks packets, its buckets become uncertain. Which buckets these are is
+            // unknown until the topology is known.
             return;
         }
         self.close(&resting);

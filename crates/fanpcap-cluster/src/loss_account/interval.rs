@@ -30,7 +30,7 @@ pub(super) struct RunParts {
     /// Upper limit of the number of packets of runs that may have been out of turn; `None` if there
     /// are no such runs.
     out_of_turn: Option<i64>,
-    /// Whether a possible owner of the bucket may have missed packets, or a fork may have lost some.
+    /// Whether a possible owner of the bucket or a fork may have lost packets.
     is_partial: bool,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct RunParts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPart {
     pub(super) captured: Span,
-    /// Upper limit of this run's packets that nodes with lower numbers or dead nodes captured too.
+    /// Upper limit of this run's packets that nodes with lower numbers captured too. If the node
+    /// counted as dead and reported again, all nodes count for that time.
     pub(super) may_double: i64,
     /// Upper limit of the run's other packets that a dead node captured too, after the dead node's
     /// last report. If the run has ended, packets that both captured after their last reports count
@@ -109,7 +110,8 @@ impl RunParts {
     /// assign a packet to the same bucket.
     fn bounds(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
-        // No run captures a packet twice, so `greatest` of the captured packets are no doubles.
+        // No run captures a packet twice, so the packets of the run that captured most are not
+        // doubles of each other.
         let beyond = captured.since(self.greatest).not_negative();
         let doubles = self.may_double.saturating_add(self.unreported);
         let most = beyond.most.min(doubles);

@@ -40,8 +40,8 @@ impl Ledger {
         }
     }
 
-    /// Notes when nodes that count as dead stop capturing, because the newest topology gives them no
-    /// buckets any more.
+    /// Notes when nodes that count as dead stop capturing, because the newest topology gives them
+    /// no buckets any more.
     pub(super) fn note_drops(&mut self) {
         let live = self.runs.iter().filter(|run| run.is_live());
         let newest = live.map(|run| run.last().summary.stamp).max().unwrap_or(0);
