@@ -242,7 +242,8 @@ impl Ledger {
             parts.add(&self.part(share, bucket, offered));
         }
         let interval = offered.since(self.intervals[bucket].offered);
-        self.unheard(bucket, interval).for_each(|part| parts.add(&part));
+        self.unheard(bucket, interval)
+            .for_each(|part| parts.add(&part));
         parts
     }
 

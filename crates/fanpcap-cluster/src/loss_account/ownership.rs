@@ -78,7 +78,9 @@ impl Ownership {
         let term = |known: &KnownTopology| known.revision.0 >> 32;
         let (before, after) = (self.topologies.iter(), self.topologies.iter().skip(1));
         before.zip(after).any(|(before, after)| {
-            after.revision > since && term(before) != term(after) && !after.follows
+            // A topology between the two, which is not known, may be of another branch.
+            let is_next = after.follows && after.topology.epoch == before.topology.epoch + 1;
+            after.revision > since && term(before) != term(after) && !is_next
         })
     }
 

@@ -108,7 +108,7 @@ fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
 #[test]
 fn a_forks_doubled_and_lost_packets_are_in_the_spans() {
     let mut lost = 0;
-    for seed in 0..20 {
+    for seed in 0..40 {
         let mut model = Model::new(seed, 3, false);
         model.run(2 * SECOND, true);
         model.apply(ModelEvent::Fork(1, 5));

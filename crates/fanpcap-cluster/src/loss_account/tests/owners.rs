@@ -90,7 +90,12 @@ fn a_node_whose_topology_stays_unknown_does_not_delay_the_account() {
         ledger.settle();
     }
     // The packets that a port did not deliver are counted when traffic has stopped.
-    let mirror = ledger.account().nodes.iter().map(|node| node.mirror).collect::<Vec<_>>();
+    let mirror = ledger
+        .account()
+        .nodes
+        .iter()
+        .map(|node| node.mirror)
+        .collect::<Vec<_>>();
     assert_eq!(mirror, [0, 3, 0]);
     let row = row(&ledger);
     assert!(row.lost.has(0) && row.doubles.has(0), "{row:?}");
@@ -110,7 +115,13 @@ fn a_node_that_restarts_before_its_topology_is_known_may_have_missed_packets() {
     for tenths in (0..200).step_by(5) {
         let revision = if tenths < 30 { 1 } else { 3 };
         let seen = came(tenths, 20, 35);
-        take(&mut ledger, 0, tenths, revision, [seen, came(tenths, 20, 32)]);
+        take(
+            &mut ledger,
+            0,
+            tenths,
+            revision,
+            [seen, came(tenths, 20, 32)],
+        );
         match tenths {
             ..48 => {
                 let counts = [came(tenths, 20, 32), came(tenths, 29, 32)];
@@ -181,7 +192,10 @@ fn a_dead_node_may_have_had_the_buckets_of_a_topology_that_came_late() {
         }
     }
     let row = row(&ledger);
-    assert!(row.doubles.has(5) && row.captured.has(85) && row.lost.has(0), "{row:?}");
+    assert!(
+        row.doubles.has(5) && row.captured.has(85) && row.lost.has(0),
+        "{row:?}"
+    );
 }
 
 /// Node 1 gets bucket 0, and its first report comes 12 s later. It lost no packet, and 5 packets of
@@ -198,7 +212,13 @@ fn a_node_of_the_topology_may_report_late() {
             _ => {}
         }
         let revision = if tenths < 35 { 1 } else { 3 };
-        take(&mut ledger, 0, tenths, revision, [seen, came(tenths, 20, 36)]);
+        take(
+            &mut ledger,
+            0,
+            tenths,
+            revision,
+            [seen, came(tenths, 20, 36)],
+        );
         take(&mut ledger, 2, tenths, revision, [seen, 0]);
         if tenths >= 150 {
             take(&mut ledger, 1, tenths, 3, [seen, came(tenths, 31, 60)]);

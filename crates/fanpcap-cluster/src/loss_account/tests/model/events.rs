@@ -162,6 +162,8 @@ impl Model {
         if !self.nodes[at].is_ended {
             self.end(at);
         }
+        // Until the other nodes' next reports.
+        self.run(SECOND, true);
         self.doubt(|bucket| held[bucket], heard);
     }
 
@@ -222,8 +224,14 @@ impl Model {
             return;
         }
         let (heard, owners, epoch) = (self.heard(), self.table.owners, self.table.epoch);
-        let first = owners.map(|owner| if owner == at { 0 } else { owner });
+        // The old coordinator may also move another node's buckets. The new one does not know it.
+        let other = at % (self.nodes.len() - 1) + 1;
+        let moves = self.draw(2) == 0;
+        let is_moved = |owner| owner == at || moves && owner == other;
+        let first = owners.map(|owner| if is_moved(owner) { 0 } else { owner });
         self.nodes[at].is_faulty = true;
+        self.tell_to(|node| node != at, owners, first);
+        self.run(SECOND * 6 / 10, true);
         self.tell_to(|node| node != at, first, first);
         self.table.epoch = epoch;
         self.term += 1;
@@ -234,9 +242,8 @@ impl Model {
         }
         self.run(u64::from(seconds) * SECOND, true);
         self.table = self.tables[self.tables.len() - 1];
-        // The new coordinator may have planned its next topology before it reached all nodes. Then
-        // no union leads to this topology.
-        if self.draw(2) == 0 {
+        // No union leads from the old coordinator's buckets to these owners.
+        if !moves {
             self.tell([at; USED], owners);
             self.run(SECOND * 6 / 10, true);
         }
