@@ -31,10 +31,10 @@ impl Ledger {
     }
 
     /// For each bucket, two upper limits of the doubles among the packets that a run captured
-    /// between two successive reports. First: packets in reports of nodes with lower numbers, or of
-    /// all nodes if the node counted as dead between the two. Second: packets that dead nodes may
-    /// have captured after their last reports. If two nodes report a packet, only the node with the
-    /// higher number counts the double.
+    /// between two successive reports. First: packets in reports of nodes with lower numbers, or
+    /// of all nodes if the node counted as dead between the two. Second: packets that dead nodes
+    /// may have captured after their last reports. If two nodes report a packet, only the node with
+    /// the higher number counts the double.
     fn doubles(&self, run: &CounterRun, pair: usize) -> Vec<[u64; 2]> {
         let [from, to] = [pair - 1, pair].map(|at| &run.reports[at]);
         let others = self.others(run, [from, to].map(|report| report.summary.stamp));
@@ -52,8 +52,8 @@ impl Ledger {
 
     /// For each bucket, an upper limit of the packets that nodes with lower numbers captured
     /// between the stamps of two reports of `run`; all nodes count if the node of `run` counted as
-    /// dead between the two. Also whether a dead node may have captured packets in this time that no
-    /// report has.
+    /// dead between the two. Also whether a dead node may have captured packets in this time that
+    /// no report has.
     fn others(&self, run: &CounterRun, times: [u64; 2]) -> impl Fn(usize) -> (u64, bool) {
         let node = run.node;
         // Other nodes' packets were not compared with those of a node that counted as dead.

@@ -232,7 +232,7 @@ fn a_node_of_the_topology_may_report_late() {
     assert!(row.captured.is_exact() && row.captured.has(45), "{row:?}");
 }
 
-/// Node 1 has bucket 0 and captures all its packets. The analyzer does not hear it from second 4 on,
+/// Node 1 has bucket 0 and captures all its packets. The analyzer does not hear it from second 4,
 /// and counts it as dead in second 19. The topology stays as it was, because the coordinator hears
 /// the node. It reports again after 26 s, or after more time than the ledger waits for a dead node.
 #[test]
