@@ -24,10 +24,9 @@ impl Ledger {
 
     /// The offered packets of a bucket: from `observers` or, if there are none, from ended runs.
     pub(super) fn offered(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Span {
-        let spans = observers.iter().filter_map(|(run, around)| {
-            let exact = run.before.as_ref()?[bucket].is_exact();
-            Some((exact, run.offered(around, bucket)?))
-        });
+        let spans = observers
+            .iter()
+            .filter_map(|(run, around)| Some((run.is_exact(bucket), run.offered(around, bucket)?)));
         let least = spans.clone().map(|(_, span)| span.least).max();
         let Some(least) = least else {
             return self.floor[bucket];
@@ -37,16 +36,22 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
+        // The observers with exact counts have counted all packets of other observers' reports with
+        // stamps of this time or earlier.
+        let skews = self.settings.skew.saturating_mul(2);
+        let exact = observers.iter().filter(|(run, _)| run.is_exact(bucket));
+        let stamps = exact.filter_map(|(_, around)| Some(around.after?.summary.stamp));
+        let until = stamps.min().map_or(0, |stamp| stamp.saturating_sub(skews));
         // An observer that began amid traffic counts only if it certainly saw more packets than all
         // observers with exact counts.
-        let shows_more = |(run, around): &ObserverReports<'_>| {
-            let before = run
-                .before
-                .as_ref()
-                .map_or(i64::MIN, |before| before[bucket].least);
-            most_exact.is_none_or(|most| before.saturating_add(around.seen(bucket).most) > most)
+        let shows_more = |(run, _): &&ObserverReports<'_>| {
+            let least = || {
+                let before = run.before.as_ref()?[bucket].least;
+                Some(before.saturating_add(signed(run.report_until(until)?.seen[bucket])))
+            };
+            most_exact.is_none_or(|most| least().is_some_and(|least| least > most))
         };
-        let beyond = observers.iter().filter(|observer| shows_more(observer));
+        let beyond = observers.iter().filter(shows_more);
         let beyond = beyond.filter_map(|(run, around)| run.offered(around, bucket));
         let most = beyond
             .map(|span| span.most)

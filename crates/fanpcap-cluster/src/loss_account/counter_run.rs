@@ -182,8 +182,20 @@ impl CounterRun {
 
     /// The newest report that was compared with the other nodes' reports.
     pub(super) fn compared(&self) -> Option<&Report> {
+        self.report_until(self.compared)
+    }
+
+    /// The last report with a stamp of `time` or earlier.
+    pub(super) fn report_until(&self, time: u64) -> Option<&Report> {
         let mut reports = self.reports.iter();
-        reports.rfind(|report| report.summary.stamp <= self.compared)
+        reports.rfind(|report| report.summary.stamp <= time)
+    }
+
+    /// Whether the run is an observer, and all packets of a bucket that were offered before its
+    /// counts began are known.
+    pub(super) fn is_exact(&self, bucket: usize) -> bool {
+        let before = self.before.as_ref();
+        before.is_some_and(|before| before[bucket].is_exact())
     }
 
     pub(super) fn last(&self) -> &Report {

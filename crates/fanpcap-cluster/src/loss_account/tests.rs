@@ -4,6 +4,7 @@ mod model_event;
 mod model;
 mod named;
 mod owners;
+mod joined;
 mod minutes;
 mod turns;
 mod hostile;

@@ -40,6 +40,10 @@ const BETWEEN: Duration = Duration::from_millis(1500);
 /// reports are a second apart and the nodes' clocks may differ.
 const AROUND: Duration = Duration::from_secs(2);
 
+/// After a node lost its buckets, the analyzer learns this within a second, and then allows the node
+/// another second to learn it too.
+const DROPPED: Duration = Duration::from_secs(2);
+
 /// If a node is silent for this long, the analyzer counts it as dead.
 const SILENT: Duration = Duration::from_secs(15);
 
@@ -193,8 +197,10 @@ impl Run {
         self.stage.kill(node)?;
         self.weights[node] = 0;
         let before = self.follow(from)?;
-        // Until the node counts as dead, the analyzer can't know whether the node captures.
+        // Until the node counts as dead and has no buckets, the analyzer can't know whether the
+        // node captures.
         let mut numbers = self.since(from);
+        numbers.end += packets(DROPPED);
         numbers.end = numbers.end.max(from + packets(SILENT + 2 * AROUND));
         self.question.death(node, &before, numbers);
         Ok(())

@@ -11,7 +11,7 @@ use crate::loss_account::{BucketAccount, Ledger, LedgerSettings, Report};
 use crate::topology::{NodeEntry, Topology};
 
 /// A ledger that begins at `BEGIN`.
-fn ledger() -> Ledger {
+pub(super) fn ledger() -> Ledger {
     Ledger::new(LedgerSettings {
         skew: SECOND / 5,
         begin: BEGIN,
@@ -21,7 +21,7 @@ fn ledger() -> Ledger {
 
 /// Adds a topology of the nodes 0 to 2. Its epoch is the lower half of its revision. `owner` has
 /// bucket 0; in a union, `new_owner` gets it. Node 2 has the other buckets.
-fn add(ledger: &mut Ledger, revision: u64, owner: u8, new_owner: Option<u8>) {
+pub(super) fn add(ledger: &mut Ledger, revision: u64, owner: u8, new_owner: Option<u8>) {
     let owners = |first: u8| {
         let mut owners = Box::new([Some(Slot(2)); BUCKETS]);
         owners[0] = Some(Slot(first));
@@ -46,12 +46,12 @@ fn add(ledger: &mut Ledger, revision: u64, owner: u8, new_owner: Option<u8>) {
 
 /// Gives the ledger a report that a node made `tenths` of a second after `BEGIN`, when it followed
 /// the topology `revision`. The node saw and captured these packets of bucket 0, and no others.
-fn take(ledger: &mut Ledger, node: u32, tenths: u64, revision: u64, counts: [u64; 2]) {
+pub(super) fn take(ledger: &mut Ledger, node: u32, tenths: u64, revision: u64, counts: [u64; 2]) {
     take_since(ledger, (node, 0), tenths, revision, counts);
 }
 
 /// The same, but the node's counters were 0 at `since` tenths of a second after `BEGIN`.
-fn take_since(
+pub(super) fn take_since(
     ledger: &mut Ledger,
     (node, since): (u32, u64),
     tenths: u64,
@@ -72,7 +72,7 @@ fn of_bucket(node: u32, tenths: u64, revision: u64, [seen, captured]: [u64; 2]) 
 }
 
 /// The figures of bucket 0.
-fn row(ledger: &Ledger) -> BucketAccount {
+pub(super) fn row(ledger: &Ledger) -> BucketAccount {
     ledger.account().buckets[0]
 }
 

@@ -48,7 +48,8 @@ pub(super) fn report(rows: &[Bounds], truth: &[Counts], question: &[Doubtful]) {
     let all: i64 = question.iter().map(|it| it.packets).sum();
     let widest = rows.iter().zip(question).map(|(row, question)| {
         let of = |at: usize, most: i64| width(row[at]) as f64 / most.max(1) as f64;
-        of(DOUBLES, question.captures).max(of(LOST, question.packets))
+        let captures = of(CAPTURED, question.captures).max(of(DOUBLES, question.captures));
+        captures.max(of(LOST, question.packets))
     });
     let widest = widest.fold(0.0, f64::max);
     println!(
