@@ -40,8 +40,8 @@ const BETWEEN: Duration = Duration::from_millis(1500);
 /// reports are a second apart and the nodes' clocks may differ.
 const AROUND: Duration = Duration::from_secs(2);
 
-/// After a node lost its buckets, the analyzer learns this within a second, and then allows the node
-/// another second to learn it too.
+/// When a node has lost its buckets, the analyzer learns this within a second, and then allows the
+/// node another second to learn it too.
 const DROPPED: Duration = Duration::from_secs(2);
 
 /// If a node is silent for this long, the analyzer counts it as dead.
