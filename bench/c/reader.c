@@ -300,8 +300,11 @@ static void open_often(void)
     puts("ready");
     for (timed = 0; timed < (size_t)set.opens && !stopped; timed++) {
         long long start = now(CLOCK_MONOTONIC), end;
+        *error = 0;
         if (!(pcap = pcap_open_live(set.device, set.snaplen, 0, set.timeout, error)))
             fail("pcap_open_live", error);
+        if (*error && set.exact)
+            fail("pcap_open_live warns", error);
         if (set.filter)
             filter();
         opened[timed] = now(CLOCK_MONOTONIC) - start;

@@ -26,12 +26,16 @@ pub(crate) struct Options {
     pub(crate) time: Duration,
     /// The directory of our library.
     pub(crate) library: PathBuf,
+    /// The directory of another build of our library.
+    pub(crate) other: Option<PathBuf>,
     /// `PCAP_DRIVER` on our side, if set.
     pub(crate) driver: Option<String>,
     /// Don't try live frames.
     pub(crate) portable: bool,
     /// Accept runs while other processes use the same CPUs.
     pub(crate) shared: bool,
+    /// The share of a core that other processes may take in a run that counts.
+    pub(crate) foreign: f64,
     /// Send one more frame than the generator reports.
     pub(crate) stray: bool,
     /// The requested CPUs.
@@ -47,6 +51,8 @@ pub(crate) struct Bench {
     stray: bool,
     /// Other processes may use the CPUs during a run.
     pub(crate) shared: bool,
+    /// The share of a core that other processes may take in a run that counts.
+    pub(crate) foreign: f64,
     /// How the generator sends floods.
     pub(crate) way: Way,
     /// Duration of a flood.
@@ -78,6 +84,7 @@ impl Bench {
         let steal = format!("steal@{} = yes\n", wire.far());
         let libraries = Libraries {
             ours: options.library,
+            other: options.other,
             driver: options.driver,
             steal: scratch.write("steal.conf", &steal)?,
         };
@@ -89,6 +96,7 @@ impl Bench {
             time: options.time,
             stray: options.stray,
             shared: options.shared,
+            foreign: options.foreign,
             generator_cpu: cpus.generator,
             reader_cpu: cpus.reader,
         };
@@ -130,7 +138,7 @@ impl Bench {
         let ended = self
             .read(side, Settings::default(), Work::Introduce)?
             .wait()?;
-        Ok(reader::told(&ended, side, self.library())?.version)
+        Ok(reader::told(&ended, side, self.libraries())?.version)
     }
 
     /// Runs `work` with the far device set up for readers on `side` and for frames sent in this

@@ -35,12 +35,21 @@ pub(crate) struct Column {
     pub(crate) seats: Vec<Seat>,
 }
 
+impl Column {
+    /// Whether the column needs another build of our library.
+    pub(crate) fn is_of_other(&self) -> bool {
+        self.needs.contains(&Need::Other)
+    }
+}
+
 /// What may be missing on a machine.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Need {
     /// The device takes frames that a BPF program sends.
     LiveFrames,
+    /// The user names another build of our library.
+    Other,
     /// Each CPU of the bench has its own receive queue.
     OwnQueues,
     /// Processes can be limited to a share of a CPU.

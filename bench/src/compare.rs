@@ -165,7 +165,7 @@ fn judge(goal: &Goal, other: Option<&Goal>) -> Verdict {
         (Some(_), None) | (None, Some(_)) => return Verdict::Missing,
     };
     let alike = if goal.constant && other.constant {
-        first == second
+        first.median == second.median
     } else if goal.is_single() || other.is_single() {
         return Verdict::OneRound;
     } else {
@@ -209,6 +209,7 @@ mod tests {
             median,
             least,
             most,
+            quartiles: None,
         });
         Goal {
             what: "captured".to_owned(),

@@ -26,6 +26,8 @@ pub(crate) struct Cores {
     own: Vec<(Occupant, Duration)>,
     /// Whether other processes may use the cores.
     shared: bool,
+    /// The share of a core that other processes may take.
+    foreign: f64,
 }
 
 impl Cores {
@@ -41,6 +43,7 @@ impl Cores {
                 .map(|reader| Ok((*reader, cpu::of_all_threads(reader.pid)?)))
                 .collect::<Result<_>>()?,
             shared: bench.shared,
+            foreign: bench.foreign,
         })
     }
 
@@ -67,7 +70,9 @@ impl Cores {
             let here = generators.iter().filter(|(cpu, _)| *cpu == watch.cpu());
             let sending = here.map(|(_, sent)| sent.process_cpu_ns).sum();
             own += Duration::from_nanos(sending);
-            if let Err(refusal) = foreign_share(watch.cpu(), watch.foreign(own)?, woken) {
+            if let Err(refusal) =
+                foreign_share(watch.cpu(), watch.foreign(own)?, (self.foreign, woken))
+            {
                 return Ok(Err(refusal));
             }
         }

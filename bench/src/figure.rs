@@ -57,6 +57,16 @@ pub(crate) enum Figure {
     FirstUs,
     /// Time of `pcap_close`.
     CloseUs,
+    /// The sum of `OpenUs` and `CloseUs`.
+    OpenCloseUs,
+    /// Memory of a process as ps(1) shows it (RSS): pages that are mapped twice count twice.
+    RssMb,
+    /// A process's share of memory (PSS): a page counts once, divided by the number of mappings.
+    PssMb,
+    /// `RssMb` divided by `PssMb`.
+    ResidentByShare,
+    /// Memory of the BPF maps that a process has open.
+    MapsMb,
     /// Time from a steering program's text to the BPF programs.
     CompileUs,
     /// Time from the BPF programs until the kernel has loaded them.
@@ -115,6 +125,11 @@ impl Figure {
             Self::OpenUs => ("open, us", LOWER, 0),
             Self::FirstUs => ("open to first packet, us", LOWER, 0),
             Self::CloseUs => ("close, us", LOWER, 0),
+            Self::OpenCloseUs => ("open and close, us", LOWER, 0),
+            Self::RssMb => ("memory that ps shows (RSS), MB", LOWER, 1),
+            Self::PssMb => ("share of memory (PSS), MB", LOWER, 1),
+            Self::ResidentByShare => ("RSS, ratio to PSS", LOWER, 2),
+            Self::MapsMb => ("its open BPF maps, MB", LOWER, 1),
             Self::CompileUs => ("compile, us", LOWER, 0),
             Self::LoadUs => ("load, us", LOWER, 0),
             Self::CompileAndLoadMs => ("compile and load, ms", LOWER, 3),

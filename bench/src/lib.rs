@@ -10,6 +10,7 @@ mod priority;
 mod quota;
 mod libraries;
 mod topology;
+mod caches;
 mod verdict;
 mod wire;
 mod refusal;
@@ -36,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{CommandFactory, Parser, Subcommand};
 use fanpcap_external::BUILD;
 use fanpcap_install::library;
@@ -82,6 +83,10 @@ struct Arguments {
     /// PCAP_DRIVER for our library; `none` leaves it unset
     #[arg(long, default_value = "tpacket")]
     driver: String,
+    /// Another build of this library, by the directory of its libpcap.so.0.8: adds its columns to
+    /// the rows
+    #[arg(long, value_name = "DIRECTORY", value_parser = other)]
+    other: Option<PathBuf>,
     /// Send with sendmmsg even if live frames work
     #[arg(long)]
     portable: bool,
@@ -89,6 +94,9 @@ struct Arguments {
     /// results
     #[arg(long)]
     shared: bool,
+    /// Discard a round if other processes had more than this many percent of a CPU
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    foreign: u8,
     /// The generator's CPU and the reader's CPU; by default no hyper-threads of the same core
     #[arg(long, value_name = "A,B")]
     cpus: Option<Pair>,
@@ -122,6 +130,16 @@ enum Verb {
     /// Prints its build, for the command `fanpcap`
     #[command(hide = true)]
     Build,
+}
+
+/// The directory of another build of our library.
+fn other(text: &str) -> Result<PathBuf, String> {
+    let directory = PathBuf::from(text).canonicalize();
+    let directory = directory.map_err(|error| error.to_string())?;
+    if directory.join(library::NAME).exists() {
+        return Ok(directory);
+    }
+    Err(format!("there is no {}", library::NAME))
 }
 
 /// Parses the command line and runs the subcommand.
@@ -177,7 +195,12 @@ fn report_of(said: &impl Serialize) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
-    let rows = chosen(&arguments.names)?;
+    let rows = chosen(&arguments.names, arguments.other.is_some())?;
+    ensure!(
+        arguments.other.as_ref() != Some(&library),
+        "--other names the directory of the library itself, {}",
+        library.display()
+    );
     let (rounds, milliseconds) = if arguments.quick {
         (2, 300)
     } else {
@@ -186,9 +209,11 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     let options = Options {
         time: Duration::from_millis(milliseconds),
         library,
+        other: arguments.other.clone(),
         driver: (arguments.driver != "none").then(|| arguments.driver.clone()),
         portable: arguments.portable,
         shared: arguments.shared,
+        foreign: f64::from(arguments.foreign) / 100.0,
         stray: arguments.stray,
         cpus: arguments.cpus,
     };
@@ -231,14 +256,22 @@ impl Tally {
     }
 }
 
-/// The rows with these names.
-fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
+/// The rows with these names; without names, all rows that can be measured. `has_other` says that
+/// there is another build of our library.
+fn chosen(names: &[String], has_other: bool) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
-        return Ok(ROWS.iter().collect());
+        let rows = ROWS.iter().filter(|row| has_other || !row.needs_other());
+        return Ok(rows.collect());
     }
     let find = |name: &String| {
         let row = ROWS.iter().find(|row| row.name == name);
-        row.with_context(|| format!("no row {name:?}; `list` prints the names of all rows"))
+        let row =
+            row.with_context(|| format!("no row {name:?}; `list` prints the names of all rows"))?;
+        ensure!(
+            has_other || !row.needs_other(),
+            "the row {name} compares with another build of this library: name its directory by --other"
+        );
+        Ok(row)
     };
     names.iter().map(find).collect()
 }
@@ -331,6 +364,22 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_about_another_build_need_one() {
+        let builds = ["builds".to_owned()];
+        assert!(chosen(&builds, false).is_err());
+        assert_eq!(chosen(&builds, true).unwrap().len(), 1);
+        let names = |has_other| {
+            chosen(&[], has_other)
+                .unwrap()
+                .into_iter()
+                .map(|row| row.name)
+        };
+        assert!(names(true).any(|name| name == "builds"));
+        assert!(!names(false).any(|name| name == "builds"));
+        assert!(names(false).any(|name| name == "xdp"));
+    }
 
     #[test]
     fn a_broken_row_fails_and_when_strict_a_goal_too() {

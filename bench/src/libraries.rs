@@ -1,4 +1,4 @@
-//! The two libraries that are compared, and processes started on one of them.
+//! The libraries that are compared, and processes started on one of them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,10 @@ pub(crate) enum Side {
     Ours,
     /// Our staged library on its XDP engine.
     Xdp(Host),
+    /// Another build of our library, in the directory that `--other` names.
+    Other,
+    /// The other build on its XDP engine.
+    OtherXdp(Host),
     /// The system's libpcap.
     System,
 }
@@ -38,13 +42,19 @@ impl Side {
             "system" => Self::System,
             "xdp" => Self::Xdp(Host::All),
             "steal" => Self::Xdp(Host::Nothing),
+            "other" => Self::Other,
+            "other_xdp" => Self::OtherXdp(Host::All),
+            "other_steal" => Self::OtherXdp(Host::Nothing),
             _ => Self::Ours,
         }
     }
 
-    /// Whether a process on this side runs on our library.
-    pub(crate) fn is_ours(self) -> bool {
-        self != Self::System
+    /// What the host gets of the packets that the XDP engine captures; `None` on packet sockets.
+    pub(crate) fn on_xdp(self) -> Option<Host> {
+        match self {
+            Self::Xdp(host) | Self::OtherXdp(host) => Some(host),
+            Self::Ours | Self::Other | Self::System => None,
+        }
     }
 
     /// Name in the table.
@@ -52,6 +62,8 @@ impl Side {
         match self {
             Self::Ours => "fanpcap",
             Self::Xdp(_) => "fanpcap, xdp",
+            Self::Other => "the other build",
+            Self::OtherXdp(_) => "the other build, xdp",
             Self::System => "libpcap",
         }
     }
@@ -62,7 +74,9 @@ impl Side {
 pub(crate) struct Libraries {
     /// The directory of our library.
     pub(crate) ours: PathBuf,
-    /// `PCAP_DRIVER` on our side, if set.
+    /// The directory of another build of our library, if the user names one.
+    pub(crate) other: Option<PathBuf>,
+    /// `PCAP_DRIVER` on our side, if set; the other build has the same.
     pub(crate) driver: Option<String>,
     /// A config file with which the host gets no packet of the reader's device.
     pub(crate) steal: PathBuf,
@@ -81,25 +95,81 @@ impl Libraries {
         ready: &'static str,
         cpu: Option<&str>,
     ) -> Program {
-        let started = priority::program(&self.ours, program, ready, cpu);
-        match (side, &self.driver) {
-            (Side::Ours, Some(driver)) => started.set("PCAP_DRIVER", driver),
-            (Side::Ours, None) => started,
-            (Side::Xdp(Host::All), _) => started.set("PCAP_DRIVER", XDP),
-            (Side::Xdp(Host::Nothing), _) => started
+        let directory = self.directory(side);
+        let started = priority::program(directory.unwrap_or(&self.ours), program, ready, cpu);
+        match (side.on_xdp(), &self.driver) {
+            // An empty value counts as unset.
+            _ if directory.is_none() => started.set("LD_LIBRARY_PATH", OsStr::new("")),
+            (Some(Host::All), _) => started.set("PCAP_DRIVER", XDP),
+            (Some(Host::Nothing), _) => started
                 .set("PCAP_DRIVER", XDP)
                 .set("PCAP_CONFIG", &self.steal),
-            // An empty value counts as unset.
-            (Side::System, _) => started.set("LD_LIBRARY_PATH", OsStr::new("")),
+            (None, Some(driver)) => started.set("PCAP_DRIVER", driver),
+            (None, None) => started,
         }
+    }
+
+    /// The directory of a side's library; `None` for the system's library.
+    ///
+    /// # Panics
+    /// The side is the other build, and there is none. Columns of the other build need one.
+    fn directory(&self, side: Side) -> Option<&Path> {
+        match side {
+            Side::Ours | Side::Xdp(_) => Some(&self.ours),
+            Side::Other | Side::OtherXdp(_) => {
+                Some(self.other.as_deref().expect("there is another build"))
+            }
+            Side::System => None,
+        }
+    }
+
+    /// Whether a process that has loaded these files runs on the library of `side`, and on no other
+    /// build of ours.
+    pub(crate) fn is_library_of(&self, side: Side, files: &[PathBuf]) -> bool {
+        let own = self.directory(side);
+        let ours = [Some(self.ours.as_path()), self.other.as_deref()];
+        let loaded = |directory: &Path| files.iter().any(|file| file.starts_with(directory));
+        let builds = ours.into_iter().flatten();
+        own.is_none_or(loaded) && builds.filter(|it| Some(*it) != own).all(|it| !loaded(it))
     }
 
     /// Whether a process on this side attaches an XDP program to its device.
     pub(crate) fn attach_program(&self, side: Side) -> bool {
-        match side {
-            Side::Ours => self.driver.as_deref() == Some(XDP),
-            Side::Xdp(_) => true,
-            Side::System => false,
-        }
+        let driver = match side {
+            Side::System => None,
+            _ => self.driver.as_deref(),
+        };
+        side.on_xdp().is_some() || driver == Some(XDP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_runs_on_the_library_of_its_side_only() {
+        let libraries = Libraries {
+            ours: "/new/lib".into(),
+            other: Some("/old/lib".into()),
+            driver: None,
+            steal: PathBuf::new(),
+        };
+        let sides = [Side::of("steal"), Side::of("other_steal"), Side::System];
+        let runs_on = |directory: &str| {
+            let file = Path::new(directory).join("libpcap.so.0.8");
+            sides.map(|side| libraries.is_library_of(side, std::slice::from_ref(&file)))
+        };
+        assert_eq!(runs_on("/new/lib"), [true, false, false]);
+        assert_eq!(runs_on("/old/lib"), [false, true, false]);
+        assert_eq!(runs_on("/usr/lib"), [false, false, true]);
+    }
+
+    #[test]
+    fn keys_name_engine_and_host() {
+        let on_xdp = |key| Side::of(key).on_xdp();
+        assert_eq!(on_xdp("other_steal"), Some(Host::Nothing));
+        assert_eq!(on_xdp("other_xdp"), Some(Host::All));
+        assert_eq!((on_xdp("other"), on_xdp("system")), (None, None));
     }
 }

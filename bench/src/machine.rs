@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::path::PathBuf;
 use std::thread;
 use std::time::UNIX_EPOCH;
 
@@ -10,6 +11,7 @@ use fanpcap_linux::wait::clock;
 use serde::Serialize;
 
 use crate::bench::Bench;
+use crate::caches;
 use crate::generator::Way;
 use crate::libraries::Side;
 
@@ -52,7 +54,7 @@ impl fmt::Display for Session {
         }
         write!(
             f,
-            "\n{} rounds of runs, floods of {} ms: median (least-most)",
+            "\n{} rounds of runs, floods of {} ms: median (least-most) [quartiles]",
             self.rounds, self.milliseconds
         )
     }
@@ -66,6 +68,8 @@ pub(crate) struct Machine {
     kernel: String,
     /// The CPUs of generator and reader, and their relation.
     used: String,
+    /// The data caches of these CPUs.
+    caches: String,
     /// Load averages over 1, 5 and 15 minutes at the start.
     load: String,
     /// Whether runs count although other processes may have disturbed them.
@@ -76,6 +80,10 @@ pub(crate) struct Machine {
     /// `pcap_lib_version()` of our library, and of the system's.
     fanpcap: String,
     libpcap: String,
+    /// The directory of another build of our library, and its `pcap_lib_version()`.
+    other: Option<(PathBuf, String)>,
+    /// The percentage of a CPU that other processes had in no run that counts.
+    foreign: f64,
 }
 
 impl Machine {
@@ -91,6 +99,7 @@ impl Machine {
             cpus: thread::available_parallelism()?.get(),
             kernel: first_of("/proc/sys/kernel/osrelease", 1)?,
             used: bench.cpus().describe(),
+            caches: caches::describe(bench.cpus()),
             load: first_of("/proc/loadavg", 3)?,
             shared: bench.shared,
             driver: bench
@@ -104,6 +113,8 @@ impl Machine {
             },
             fanpcap: bench.version(Side::Ours)?,
             libpcap: bench.version(Side::System)?,
+            other: other(bench)?,
+            foreign: (bench.foreign * 100.0).round(),
         })
     }
 }
@@ -146,13 +157,24 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)?;
         writeln!(f, "CPUs of generator and reader: {}", self.used)?;
+        writeln!(f, "caches of each: {}", self.caches)?;
         writeln!(f, "load {}; generator: {}", self.load, self.generator)?;
         if self.shared {
             writeln!(f, "CPUs shared with other processes: not a result")?;
         }
         writeln!(f, "fanpcap: {}, PCAP_DRIVER {}", self.fanpcap, self.driver)?;
+        if let Some((directory, version)) = &self.other {
+            writeln!(f, "the other build: {version}, in {}", directory.display())?;
+        }
         write!(f, "libpcap: {}", self.libpcap)
     }
+}
+
+/// The directory and the version of the other build.
+fn other(bench: &Bench) -> Result<Option<(PathBuf, String)>> {
+    let directory = bench.libraries().other.clone();
+    let directory = directory.map(|it| Ok((it, bench.version(Side::Other)?)));
+    directory.transpose()
 }
 
 /// The name of the first CPU in /proc/cpuinfo; some architectures have none.

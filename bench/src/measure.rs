@@ -5,6 +5,7 @@ mod unread;
 mod trials;
 mod latency;
 mod library;
+mod memory;
 mod queues;
 mod polled;
 mod nodes;
@@ -29,6 +30,7 @@ use crate::quota;
 use crate::reader::Settings;
 use crate::refusal::Refusal;
 use latency::Latency;
+use memory::Memory;
 use nodes::Nodes;
 use peers::Peers;
 use polled::Polled;
@@ -71,6 +73,7 @@ enum Kind {
     /// Handles are opened with these settings.
     Open(Settings),
     Size,
+    Memory(Memory),
     Queues,
     Polled(Polled),
     Compile,
@@ -140,7 +143,10 @@ impl Measure {
     /// Why a column can't be measured here, for example because an application is not installed.
     pub(crate) fn absent(self, bench: &Bench, column: &Column) -> Result<Option<String>> {
         if let Kind::Trials(trials) = &self.single.kind {
-            return Ok(trials.absent(bench));
+            let why = trials.absent(bench);
+            if why.is_some() {
+                return Ok(why);
+            }
         }
         for need in self.series.needs.iter().chain(&column.needs) {
             let why = missing(*need, bench)?;
@@ -164,7 +170,8 @@ impl Measure {
             (Kind::Latency(latency), _) => latency.run(bench, Side::of(key)),
             (Kind::Open(settings), _) => library::open(*settings, bench, Side::of(key)).map(Ok),
             (Kind::Size, _) => library::size(bench).map(Ok),
-            (Kind::Queues, _) => queues::run(bench, key),
+            (Kind::Memory(memory), _) => memory.run(bench, Side::of(key)).map(Ok),
+            (Kind::Queues, _) => queues::run(bench, column),
             (Kind::Compile, _) => compile::run(bench).map(Ok),
             (Kind::Nodes(nodes), _) => nodes.run(bench, key),
             (Kind::Headers(times), _) => headers::run(*times, bench, key),
@@ -180,6 +187,10 @@ impl Measure {
 fn missing(need: Need, bench: &Bench) -> Result<Option<String>> {
     Ok(match need {
         Need::LiveFrames => unread::no_live_frames(bench),
+        Need::Other => {
+            let is_missing = bench.libraries().other.is_none();
+            is_missing.then(|| "no other build: see --other".to_owned())
+        }
         Need::OwnQueues => queues::no_own_queues(bench),
         Need::Quota => quota::absent(),
         Need::Installed(program, package) => outside::missing(program, package),

@@ -63,11 +63,8 @@ pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Resu
     let member = bench.wire.at_far(|| program.start(&bench.scratch))?;
     if let Some(side) = side {
         let libraries = libraries_of(member.pid())?;
-        let on_ours = libraries
-            .iter()
-            .any(|file| file.starts_with(bench.library()));
         ensure!(
-            on_ours == side.is_ours(),
+            bench.libraries().is_library_of(side, &libraries),
             "a program for {} ran on {libraries:?}",
             side.name()
         );

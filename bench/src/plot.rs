@@ -166,6 +166,7 @@ impl Bar {
             median,
             least,
             most,
+            ..
         } = self.spread;
         let middle = top + 0.5;
         let lines = [
@@ -245,6 +246,7 @@ mod tests {
                 median: 0.0,
                 least: 0.0,
                 most,
+                quartiles: None,
             },
         };
         assert_eq!(reach(&[bar(0.0)]), 1.0);
@@ -260,6 +262,7 @@ mod tests {
             median: 2.0,
             least: 1.0,
             most: 3.0,
+            quartiles: None,
         };
         let bars = ["fanpcap", "libpcap"].map(|name| Bar { name, spread });
         let panel = Panel {

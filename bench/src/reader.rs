@@ -222,13 +222,13 @@ impl Reader {
             .args(["-i", device])
             // A handle that falls back to another engine gives a warning. With -E the reader treats
             // the warning as an error.
-            .args(matches!(side, Side::Xdp(_)).then_some("-E"));
+            .args(side.on_xdp().map(|_| "-E"));
         with(program, settings, work)
     }
 }
 
 /// The report of an ended reader; fails if it ran on the wrong library.
-pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<ReaderReport> {
+pub(crate) fn told(ended: &Ended, side: Side, libraries: &Libraries) -> Result<ReaderReport> {
     let said = ended.said.as_str();
     ensure!(
         ended.status.success(),
@@ -244,9 +244,8 @@ pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<ReaderRepor
         .library
         .canonicalize()
         .context("the reader's library")?;
-    let is_ours = file.starts_with(ours);
     ensure!(
-        is_ours == side.is_ours(),
+        libraries.is_library_of(side, std::slice::from_ref(&file)),
         "the reader for {} ran on {}",
         side.name(),
         file.display()

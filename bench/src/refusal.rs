@@ -82,8 +82,6 @@ const OWN_SHARE: f64 = 0.9;
 pub(crate) const OFF_RATE: f64 = 0.02;
 /// Allowed share of the time in which only one of several generators sends.
 const OFF_TIME: f64 = 0.05;
-/// Allowed foreign share of a core.
-const FOREIGN_SHARE: f64 = 0.1;
 /// Allowed foreign share of a core whose reader wakes for each packet: the kernel accounts wake-ups
 /// to no process.
 const FOREIGN_SHARE_WOKEN: f64 = 0.3;
@@ -164,14 +162,14 @@ pub(crate) fn at_once(share: f64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a run during which other processes used a core. If the reader wakes for each packet
-/// (`woken`), a larger share of the core is allowed.
-pub(crate) fn foreign_share(cpu: usize, share: f64, woken: bool) -> Result<(), Refusal> {
-    let most = if woken {
-        FOREIGN_SHARE_WOKEN
-    } else {
-        FOREIGN_SHARE
-    };
+/// Refuses a run during which other processes used more than the share `allowed` of a core. If the
+/// reader wakes for each packet (`woken`), a larger share of the core is allowed.
+pub(crate) fn foreign_share(
+    cpu: usize,
+    share: f64,
+    (allowed, woken): (f64, bool),
+) -> Result<(), Refusal> {
+    let most = if woken { FOREIGN_SHARE_WOKEN } else { allowed };
     if share > most {
         return Err(Refusal::Foreign(cpu, share));
     }
@@ -309,7 +307,8 @@ mod tests {
         let on_time = |share| on_time(share, OFF_RATE);
         assert!(on_time(0.97).is_err() && on_time(0.99).is_ok() && on_time(1.03).is_err());
         assert!(generator_share(0.89).is_err() && generator_share(0.97).is_ok());
-        assert!(foreign_share(1, 0.11, false).is_err() && foreign_share(1, 0.02, false).is_ok());
-        assert!(foreign_share(1, 0.11, true).is_ok() && foreign_share(1, 0.31, true).is_err());
+        let taken = |share, woken| foreign_share(1, share, (0.05, woken)).is_err();
+        assert!(taken(0.06, false) && !taken(0.04, false));
+        assert!(!taken(0.06, true) && taken(0.31, true));
     }
 }

@@ -231,11 +231,14 @@ impl Outcome {
             return format!("{:<40}not measured here", self.what);
         };
         let value = match self.compared {
-            Compared::Ratio => spread.text(3),
-            Compared::Alone => spread.text(self.figure.digits()),
+            Compared::Ratio => spread.text(3) + &spread.quartiles_text(3),
+            Compared::Alone => {
+                let digits = self.figure.digits();
+                spread.text(digits) + &spread.quartiles_text(digits)
+            }
             Compared::Difference => {
                 let [median, least, most] = [spread.median, spread.least, spread.most];
-                format!("{median:.0} ({least:.0} to {most:.0})")
+                format!("{median:.0} ({least:.0} to {most:.0})") + &spread.quartiles_text(0)
             }
         };
         let verdict = match self.passed {
@@ -243,7 +246,7 @@ impl Outcome {
             Some(true) => "PASS",
             _ => "SHORT",
         };
-        let line = format!("{:<40}{value:<24}  {:<30}{verdict}", self.what, self.bound);
+        let line = format!("{:<40}{value:<38}  {:<30}{verdict}", self.what, self.bound);
         line.trim_end().to_owned()
     }
 }

@@ -93,7 +93,20 @@ pub(crate) enum Must {
     Free,
 }
 
+impl Row {
+    /// Whether the row compares with another build of our library.
+    pub(crate) fn needs_other(&self) -> bool {
+        self.goals.iter().any(Goal::needs_other)
+    }
+}
+
 impl Goal {
+    fn needs_other(&self) -> bool {
+        let measure = self.measure();
+        let mut others = measure.columns().iter().filter(|it| it.is_of_other());
+        others.any(|other| [self.of, self.to].contains(&other.key))
+    }
+
     /// The measure.
     pub(crate) fn measure(&self) -> Measure {
         Measure::named(&self.measure)
@@ -157,6 +170,7 @@ mod tests {
             median,
             least,
             most,
+            quartiles: None,
         }
     }
 

@@ -65,7 +65,12 @@ impl Table {
             let cell = |line: usize, at: usize| self.cell(self.columns[at], self.figures[line]);
             self.grid((&figures, NAME), (&columns, 30), cell)
         };
-        for (column, why) in &self.absent {
+        // A user who names no other build of our library expects no columns of it.
+        for (column, why) in self
+            .absent
+            .iter()
+            .filter(|(column, _)| !column.is_of_other())
+        {
             let _ = writeln!(text, "  {}: {why}", column.name);
         }
         text

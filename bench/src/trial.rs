@@ -105,7 +105,7 @@ impl Trial<'_> {
         }
         let told = members
             .into_iter()
-            .map(|member| reader::told(&member.wait()?, self.side, bench.library()))
+            .map(|member| reader::told(&member.wait()?, self.side, bench.libraries()))
             .collect::<Result<Vec<_>>>()?;
         let tally = told.iter().map(ReaderReport::tally).sum();
         let counters = Counters {

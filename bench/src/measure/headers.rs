@@ -162,7 +162,7 @@ impl Chain {
         let ended = self.source.wait()?;
         let seen = match &*self.key {
             "node" => mirror.forwarded(0)?,
-            _ => reader::told(&ended, Side::System, bench.library())?.received,
+            _ => reader::told(&ended, Side::System, bench.libraries())?.received,
         };
         Ok((counted, seen))
     }

@@ -31,16 +31,18 @@ pub(super) fn open(settings: Settings, bench: &Bench, side: Side) -> Result<Samp
         drop(generator);
         Ok(ended)
     })?;
-    let told = reader::told(&ended, side, bench.library())?;
+    let told = reader::told(&ended, side, bench.libraries())?;
     let median = |times: Option<Times>| {
         times
             .map(|times| micros(times.p50))
             .context("no handle was opened")
     };
+    let (open, close) = (median(told.open_ns)?, median(told.close_ns)?);
     Ok(Sample::from([
-        (Figure::OpenUs, median(told.open_ns)?),
+        (Figure::OpenUs, open),
         (Figure::FirstUs, median(told.first_ns)?),
-        (Figure::CloseUs, median(told.close_ns)?),
+        (Figure::CloseUs, close),
+        (Figure::OpenCloseUs, open + close),
     ]))
 }
 

@@ -184,7 +184,7 @@ impl Node {
 
     fn end(self, bench: &Bench) -> Result<ReaderReport> {
         self.reader.signal("TERM")?;
-        reader::told(&self.reader.wait()?, Side::System, bench.library())
+        reader::told(&self.reader.wait()?, Side::System, bench.libraries())
     }
 }
 

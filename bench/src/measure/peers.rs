@@ -48,7 +48,7 @@ impl Peers {
             snaplen: self.snaplen,
             ..Settings::default()
         };
-        let tally = |ended: &Ended, _| Ok(reader::told(ended, side, bench.library())?.tally());
+        let tally = |ended: &Ended, _| Ok(reader::told(ended, side, bench.libraries())?.tally());
         bench.arranged(side, bench.way, || {
             let member = bench.read(side, settings, Work::Count)?;
             outside::flood(bench, self.len, member, waits("TERM", GRACE), tally)

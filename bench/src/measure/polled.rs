@@ -203,7 +203,11 @@ impl<'a> Link<'a> {
             member.signal("TERM")?;
         }
         for (member, _) in self.readers {
-            told.push(reader::told(&member.wait()?, Side::Ours, bench.library())?);
+            told.push(reader::told(
+                &member.wait()?,
+                Side::Ours,
+                bench.libraries(),
+            )?);
         }
         if let Some(hold) = self.tuned {
             self.wire.at_far(|| {

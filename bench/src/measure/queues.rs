@@ -4,6 +4,7 @@
 use anyhow::Result;
 
 use crate::bench::Bench;
+use crate::column::{Column, Receivers};
 use crate::cores::{Cores, Occupant};
 use crate::figure::Sample;
 use crate::generator::frame::SHORTEST;
@@ -24,22 +25,19 @@ pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
 
 /// Floods one queue or both. A generator's CPU determines which queue of the device gets its
 /// frames.
-pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
+pub(super) fn run(bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
     let both = [bench.generator_cpu, bench.reader_cpu];
-    let cpus = match key {
-        "one" | "limit_one" => &both[..1],
-        _ => &both[..],
-    };
-    if key.starts_with("limit") {
-        return dropped(bench, cpus);
+    let is_single = column.key.ends_with("one");
+    let cpus = if is_single { &both[..1] } else { &both[..] };
+    if let Receivers::Program(verdict) = column.receivers {
+        return dropped(bench, verdict, cpus);
     }
-    bench.arranged(SIDE, Way::LiveFrames, || captured(bench, cpus))
+    let side = column.side.unwrap_or(Side::Xdp(Host::Nothing));
+    bench.arranged(side, Way::LiveFrames, || captured(bench, side, cpus))
 }
 
-const SIDE: Side = Side::Xdp(Host::Nothing);
-
-fn captured(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
-    let member = bench.read(SIDE, Settings::default(), Work::Skip)?;
+fn captured(bench: &Bench, side: Side, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
+    let member = bench.read(side, Settings::default(), Work::Skip)?;
     pause(SETTLE)?;
     let reader = Occupant {
         pid: member.pid(),
@@ -48,12 +46,12 @@ fn captured(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
     let flood = Flood::run(bench, cpus, &[reader])?;
     pause(GRACE)?;
     member.signal("TERM")?;
-    let told = reader::told(&member.wait()?, SIDE, bench.library())?;
+    let told = reader::told(&member.wait()?, side, bench.libraries())?;
     Ok(flood.sample(bench, told.tally(), told.cpu_ns))
 }
 
-fn dropped(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
-    bench.wire.take_frames(Verdict::Parse)?;
+fn dropped(bench: &Bench, verdict: Verdict, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
+    bench.wire.take_frames(verdict)?;
     let flood = Flood::run(bench, cpus, &[]);
     bench.restore()?;
     let flood = flood?;
