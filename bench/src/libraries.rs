@@ -42,7 +42,6 @@ impl Side {
             "system" => Self::System,
             "xdp" => Self::Xdp(Host::All),
             "steal" => Self::Xdp(Host::Nothing),
-            "other" => Self::Other,
             "other_xdp" => Self::OtherXdp(Host::All),
             "other_steal" => Self::OtherXdp(Host::Nothing),
             _ => Self::Ours,
@@ -170,6 +169,6 @@ mod tests {
         let on_xdp = |key| Side::of(key).on_xdp();
         assert_eq!(on_xdp("other_steal"), Some(Host::Nothing));
         assert_eq!(on_xdp("other_xdp"), Some(Host::All));
-        assert_eq!((on_xdp("other"), on_xdp("system")), (None, None));
+        assert_eq!(on_xdp("system"), None);
     }
 }

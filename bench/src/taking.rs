@@ -1,6 +1,8 @@
 //! Takes a measure: rounds of runs, one run for each column in turn.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -55,7 +57,7 @@ const ATTEMPTS: u32 = 8;
 /// next attempt, because the cause is not other processes.
 const OWN_FAULTS: u32 = 3;
 /// Pause in which other processes may finish their work on the CPUs.
-const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 2 });
 
 /// A measure in progress. Rounds of several measures alternate, so that a slow change of the
 /// machine's speed affects the range of every measure.
@@ -67,6 +69,18 @@ pub(crate) struct Taking {
     present: Vec<&'static Column>,
     taken: Taken,
 }
+
+/// Other processes used the CPUs in all attempts at a round. A later attempt may succeed.
+#[derive(Debug)]
+pub(crate) struct Disturbed(String);
+
+impl fmt::Display for Disturbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{ATTEMPTS} rounds discarded, {}", self.0)
+    }
+}
+
+impl Error for Disturbed {}
 
 /// Runs one column.
 type Run<'a> = dyn FnMut(&'static Column) -> Result<Result<Sample, Refusal>> + 'a;
@@ -92,6 +106,12 @@ impl Taking {
     /// The rounds taken.
     pub(crate) fn taken(self) -> Taken {
         self.taken
+    }
+
+    /// Whether the measure has fewer rounds than this.
+    pub(crate) fn lacks(&self, rounds: u32) -> bool {
+        let wanted = if self.measure.constant() { 1 } else { rounds };
+        self.taken.rounds.len() < wanted as usize
     }
 
     /// Takes one more round, unless the measure is constant.
@@ -158,8 +178,13 @@ fn accepted(
         };
         let name = column.name;
         tell!("  round discarded, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
-        last = Some((column, format!("its runs are refused: {refusal}")));
-        if refusal.is_for_others() {
+        let disturbed = refusal.is_for_others();
+        last = Some((
+            column,
+            disturbed,
+            format!("its runs are refused: {refusal}"),
+        ));
+        if disturbed {
             pause(PAUSE)?;
             continue;
         }
@@ -170,8 +195,9 @@ fn accepted(
         }
     }
     match last {
-        Some((column, why)) if column.dispensable => Ok(Err((column, why))),
-        Some((column, why)) => bail!("{ATTEMPTS} rounds discarded, {}: {why}", column.name),
+        Some((column, _, why)) if column.dispensable => Ok(Err((column, why))),
+        Some((column, true, why)) => Err(Disturbed(format!("{}: {why}", column.name)).into()),
+        Some((column, false, why)) => bail!("{ATTEMPTS} rounds discarded, {}: {why}", column.name),
         None => bail!("no attempt"),
     }
 }
@@ -300,6 +326,13 @@ mod tests {
         let taken = take_with(breaks("tcpdump")).unwrap();
         assert_eq!(taken.absent[0].1, "gone");
         assert!(take_with(breaks("ours")).is_err());
+    }
+
+    #[test]
+    fn a_disturbed_round_is_no_fault_of_the_measure() {
+        let error = |refusal: Refusal| take_with(move |_| Ok(Err(refusal))).unwrap_err();
+        assert!(error(Refusal::Generator(0.5)).is::<Disturbed>());
+        assert!(!error(DISAGREES).is::<Disturbed>());
     }
 
     #[test]
