@@ -25,25 +25,13 @@ fn described(cpus: &Path, pair: Pair) -> String {
 
 /// The outer `None` if there is no such cache, the inner for a cache of instructions.
 fn cache(directory: &Path, reader: usize) -> Option<Option<String>> {
-    let read = |name| {
-        Some(
-            fs::read_to_string(directory.join(name))
-                .ok()?
-                .trim()
-                .to_owned(),
-        )
-    };
-    let (level, size) = (read("level")?, read("size")?);
-    if read("type")? == "Instruction" {
-        return Some(None);
-    }
-    let cpus = cpu::list(&read("shared_cpu_list")?).unwrap_or_default();
-    let users = if cpus.contains(&reader) {
-        " for both"
-    } else {
-        ""
-    };
-    Some(Some(format!("L{level} {size}{users}")))
+    let read = |name| fs::read_to_string(directory.join(name)).ok();
+    let (level, size, kind) = (read("level")?, read("size")?, read("type")?);
+    let cpus = cpu::list(read("shared_cpu_list")?.trim()).unwrap_or_default();
+    let is_shared = cpus.contains(&reader);
+    let users = if is_shared { " for both" } else { "" };
+    let text = format!("L{} {}{users}", level.trim(), size.trim());
+    Some((kind.trim() != "Instruction").then_some(text))
 }
 
 #[cfg(test)]

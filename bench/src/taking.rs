@@ -179,11 +179,8 @@ fn accepted(
         let name = column.name;
         tell!("  round discarded, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
         let disturbed = refusal.is_for_others();
-        last = Some((
-            column,
-            disturbed,
-            format!("its runs are refused: {refusal}"),
-        ));
+        let why = format!("its runs are refused: {refusal}");
+        last = Some((column, disturbed, why));
         if disturbed {
             pause(PAUSE)?;
             continue;
