@@ -134,11 +134,11 @@ impl Libraries {
 
     /// Whether a process on this side attaches an XDP program to its device.
     pub(crate) fn attach_program(&self, side: Side) -> bool {
-        let driver = match side {
-            Side::System => None,
-            _ => self.driver.as_deref(),
-        };
-        side.on_xdp().is_some() || driver == Some(XDP)
+        match side {
+            Side::Ours | Side::Other => self.driver.as_deref() == Some(XDP),
+            Side::Xdp(_) | Side::OtherXdp(_) => true,
+            Side::System => false,
+        }
     }
 }
 

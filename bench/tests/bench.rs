@@ -5,12 +5,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::{Scratch, member, needs};
 
 /// Runs one row as quickly as possible. Other tests share the CPUs, so the figures are not checked.
@@ -125,66 +124,6 @@ fn the_engine_xdp_is_measured_beside_the_systems_library() {
         }
         assert!(round["limit"]["captured_pps"].as_f64().unwrap() > 0.0);
     }
-}
-
-/// Copies a library's directory, without its links.
-fn copied(library: &Path, scratch: &Scratch) -> io::Result<PathBuf> {
-    let directory = scratch.file("other");
-    fs::create_dir(&directory)?;
-    fs::copy(library.join(SONAME), directory.join(SONAME))?;
-    Ok(directory)
-}
-
-const SONAME: &str = "libpcap.so.0.8";
-
-#[test]
-#[ignore = "needs root: namespaces, eBPF"]
-fn another_build_is_measured_in_the_same_rounds() {
-    let scratch = Scratch::new().unwrap();
-    let other = copied(&library_dir().unwrap(), &scratch).unwrap();
-    let arguments = ["--other", other.to_str().unwrap()];
-    let output = quickly("xdp-handle", &scratch, &arguments).unwrap();
-    let said = said(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains(&*other.to_string_lossy()), "{said}");
-
-    let json = fs::read(scratch.file("results/xdp-handle.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
-    let goals = report["goals"].as_array().unwrap();
-    let rounds = goals
-        .iter()
-        .flat_map(|goal| goal["rounds"].as_array().unwrap());
-    for round in rounds {
-        for column in ["other_xdp", "other_steal"].map(|key| &round[key]) {
-            if column.is_null() {
-                continue;
-            }
-            let figure = |name: &str| column[name].as_f64();
-            let is_of_handle = figure("open_close_us").is_some_and(|time| time > 0.0);
-            // A pool of packets is mapped, so the memory is more than that of tcpdump alone.
-            let is_of_memory =
-                figure("rss_mb") >= figure("pss_mb") && figure("pss_mb") > Some(20.0);
-            assert!(is_of_handle || is_of_memory, "{round}");
-        }
-    }
-}
-
-#[test]
-fn another_build_must_be_another_and_there() {
-    let scratch = Scratch::new().unwrap();
-    let refused = |arguments: &[&OsStr]| {
-        let output = bench(arguments).unwrap();
-        assert!(!output.status.success(), "{}", said(&output));
-        said(&output)
-    };
-    let nothing = scratch.file("nothing");
-    let missing = refused(&["builds".as_ref(), "--other".as_ref(), nothing.as_ref()]);
-    assert!(missing.contains("--other"), "{missing}");
-    let without = refused(&["builds".as_ref()]);
-    assert!(
-        without.contains("name its directory by --other"),
-        "{without}"
-    );
 }
 
 #[test]
