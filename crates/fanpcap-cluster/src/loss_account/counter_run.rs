@@ -9,7 +9,7 @@ use super::port::{Port, RECENT};
 use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
 use super::verdict::Verdict;
-use crate::identity::NodeId;
+use crate::identity::{NodeId, Revision};
 
 /// How many of a run's newest reports are kept. A silent node counts as dead before another node
 /// has sent this many reports.
@@ -69,8 +69,9 @@ pub(super) struct CounterRun {
     pub(super) may_double_dead: Box<Counts>,
     /// The buckets that the node may have had in their present intervals.
     pub(super) had: Box<Flags>,
-    /// Since when some of the kept reports have named a topology that is not known.
-    pub(super) unknown_since: Option<u64>,
+    /// A topology that is not known, and since when kept reports have named it or others that are
+    /// not known.
+    pub(super) unknown_since: Option<(Revision, u64)>,
     /// Whether such a topology may still become known.
     pub(super) follows_unknown: bool,
     /// The stamp of the last report that was compared with the other nodes' reports.

@@ -104,13 +104,6 @@ impl Ledger {
                 lacking.push(bucket);
             }
         }
-        // A node that still follows another branch of a fork may stop before another node captures.
-        let follows_fork = |run: &CounterRun| {
-            run.is_live() && self.ownership.has_fork(run.last().summary.revision)
-        };
-        if self.runs.iter().any(follows_fork) {
-            lacking.extend(closing.iter().map(|end| end.bucket));
-        }
         closing.into_iter().for_each(|end| self.begin_interval(end));
         for bucket in lacking {
             self.intervals[bucket].gone.lack();

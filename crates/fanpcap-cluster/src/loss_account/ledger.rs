@@ -166,7 +166,7 @@ impl Ledger {
     }
 
     /// Takes a new topology. If the ledger missed topologies before this one, any node may have had
-    /// any bucket. If it is of another branch of a fork, packets may be lost without a fault.
+    /// any bucket.
     pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let Some(before) = self.ownership.follow(revision, topology) else {
             return;
@@ -178,10 +178,6 @@ impl Ledger {
                 add_flags(&mut end.owned, had.as_deref());
             }
             add_flags(&mut run.had, had.as_deref());
-        }
-        if self.ownership.has_fork(before) {
-            let intervals = self.intervals.iter_mut();
-            intervals.for_each(|interval| interval.gone.lack());
         }
         self.note_unheard();
         self.note_drops();

@@ -27,6 +27,8 @@ struct KnownTopology {
     /// Whether this topology and the previous one show every bucket that a node had between the
     /// two.
     follows: bool,
+    /// Whether the two certainly belong to different branches of a fork (two leaders at once).
+    forks: bool,
 }
 
 /// The last topologies.
@@ -46,6 +48,12 @@ impl Ownership {
             return None;
         }
         let follows = before.is_some_and(|before| is_next(&before.topology, &topology));
+        let may_miss =
+            |before: &KnownTopology| topology.epoch.saturating_sub(before.topology.epoch) > 1;
+        let forks = before.is_some_and(|before| {
+            let is_other = term(before.revision) != term(revision);
+            is_other && !follows && !may_miss(before)
+        });
         if self.topologies.len() == REMEMBERED {
             self.topologies.pop_front();
         }
@@ -53,6 +61,7 @@ impl Ownership {
             revision,
             topology,
             follows,
+            forks,
         });
         Some(newest)
     }
@@ -71,31 +80,55 @@ impl Ownership {
         Some(Box::new(std::array::from_fn(has)))
     }
 
-    /// Whether a topology that came after `since` may belong to another branch of a fork (two
-    /// leaders at once): another coordinator wrote it, and it does not follow the one before it.
-    pub(super) fn has_fork(&self, since: Revision) -> bool {
-        // The coordinator's term is the upper half of a revision.
-        let term = |known: &KnownTopology| known.revision.0 >> 32;
-        let (before, after) = (self.topologies.iter(), self.topologies.iter().skip(1));
-        before.zip(after).any(|(before, after)| {
-            // A topology between the two, which is not known, may be of another branch.
-            let is_next = after.follows && after.topology.epoch == before.topology.epoch + 1;
-            after.revision > since && term(before) != term(after) && !is_next
-        })
+    /// How many of the known topologies are not newer than `revision`.
+    fn until(&self, revision: Revision) -> usize {
+        let is_newer = |known: &KnownTopology| known.revision > revision;
+        let newer = self.topologies.iter().position(is_newer);
+        newer.unwrap_or(self.topologies.len())
+    }
+
+    /// Whether `revision` is of another branch of a fork (two leaders at once) than the next known
+    /// topology. A coordinator gives successive epochs to the topologies that it writes. So between
+    /// two known topologies with successive epochs there is none of their own branch. If epochs lie
+    /// between the two, a topology of another coordinator than the later one may be of either.
+    fn is_beside(&self, revision: Revision) -> bool {
+        let after = self.until(revision);
+        let before = after.checked_sub(1).map(|at| &self.topologies[at]);
+        before
+            .zip(self.topologies.get(after))
+            .is_some_and(|(before, after)| {
+                let epochs = after.topology.epoch.saturating_sub(before.topology.epoch);
+                let is_other = term(revision) != term(after.revision);
+                before.revision != revision && (epochs <= 1 || is_other)
+            })
+    }
+
+    /// Whether the nodes that followed `revision` may follow another branch of a fork than the
+    /// newest known topology.
+    pub(super) fn may_be_astray(&self, revision: Revision) -> bool {
+        let after = self.until(revision);
+        let newest = self.topologies.back().map(|known| known.revision);
+        let is_outside = after == 0 || newest < Some(revision);
+        let mut later = self.topologies.iter().skip(after);
+        is_outside || self.is_beside(revision) || later.any(|known| known.forks)
     }
 
     /// The index of the topology that shows which buckets the nodes that followed `revision` had.
     fn position(&self, revision: Revision) -> Option<usize> {
-        let is_newer = |known: &KnownTopology| known.revision > revision;
-        let newer = self.topologies.iter().position(is_newer);
-        let at = newer.unwrap_or(self.topologies.len()).checked_sub(1)?;
+        let after = self.until(revision);
+        let at = after.checked_sub(1)?;
         let is_same = self.topologies[at].revision == revision;
-        (is_same || newer.is_some_and(|newer| self.topologies[newer].follows)).then_some(at)
+        let follows = self
+            .topologies
+            .get(after)
+            .is_some_and(|known| known.follows);
+        (is_same || follows && !self.is_beside(revision)).then_some(at)
     }
 
-    /// Whether the buckets of the nodes that followed the topology `revision` are known.
+    /// Whether no later topology will show which buckets the nodes that followed the topology
+    /// `revision` had: the known ones show it, or the topology is of another branch.
     pub(super) fn knows(&self, revision: Revision) -> bool {
-        self.position(revision).is_some()
+        self.position(revision).is_some() || self.is_beside(revision)
     }
 
     /// The buckets that a node may have had from `since` on; `None` if it may have had any bucket.
@@ -124,6 +157,11 @@ impl Ownership {
         }
         Some(had)
     }
+}
+
+/// The term of the coordinator that wrote a topology.
+fn term(revision: Revision) -> u64 {
+    revision.0 >> 32
 }
 
 /// Whether `before` and `after` show each bucket that a node had between the two. If `after` is
@@ -221,5 +259,32 @@ mod tests {
         // Another coordinator has written its own topologies of the epochs 8 and 9.
         ownership.follow(Revision(12), topology(9, 1, None));
         assert_eq!(had(&ownership, 9), [None; 3]);
+    }
+
+    /// Coordinator 2 begins with the topology 1 of coordinator 1, and does not know the topologies 2
+    /// and 3.
+    #[test]
+    fn revisions_between_successive_epochs_are_of_another_branch() {
+        let second = 2 << 32;
+        let mut ownership = Ownership::default();
+        ownership.follow(Revision(1), topology(1, 0, None));
+        ownership.follow(Revision(second + 2), topology(2, 0, None));
+        let astray = |ownership: &Ownership, revisions: &[u64]| {
+            let may_be = |it: &u64| ownership.may_be_astray(Revision(*it));
+            revisions.iter().map(may_be).collect::<Vec<_>>()
+        };
+        let revisions = [0, 1, 2, 3, second + 2, second + 3];
+        let expected = [true, false, true, true, false, true];
+        assert_eq!(astray(&ownership, &revisions), expected);
+        assert_eq!(had(&ownership, 2), [None; 3]);
+        assert!(ownership.knows(Revision(2)) && !ownership.knows(Revision(second + 3)));
+        // The union before this topology is not known.
+        ownership.follow(Revision((3 << 32) + 4), topology(4, 1, None));
+        let revisions = [second + 2, second + 3, (3 << 32) + 3, (3 << 32) + 4];
+        assert_eq!(astray(&ownership, &revisions), [false, true, false, false]);
+        // This topology does not follow the one before it.
+        ownership.follow(Revision((4 << 32) + 5), topology(5, 2, None));
+        let revisions = [(3 << 32) + 3, (3 << 32) + 4, (4 << 32) + 5];
+        assert_eq!(astray(&ownership, &revisions), [true, true, false]);
     }
 }

@@ -7,7 +7,7 @@ use super::history::note;
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::span::{Span, signed, sum};
-use crate::identity::NodeId;
+use crate::identity::{NodeId, Revision};
 use crate::topology::NODES;
 
 /// The longest measured time, in nanoseconds, that a packet waited for its node's CPU.
@@ -48,22 +48,47 @@ impl Ledger {
         self.give_up();
     }
 
-    /// Looks for reports whose topology is unknown. The topology may become known a little later.
+    /// Looks for reports whose topology is unknown, or may be of another branch of a fork. An
+    /// unknown topology may become known a little later. In a fork packets may be lost although all
+    /// nodes saw them, until each node has left the other branch.
     fn look_for_unknown(&mut self) {
         let old = self.time.saturating_sub(UNKNOWN);
+        let mut astray = 0;
         for run in &mut self.runs {
             // The topologies of a run that ended earlier may be forgotten by now.
             let is_reached = run.end.as_ref().is_some_and(|end| end.is_reached);
-            let is_over = is_reached && run.unknown_since.is_none();
+            if is_reached && run.unknown_since.is_none() {
+                continue;
+            }
+            let is_unknown = |revision: &Revision| !self.ownership.knows(*revision);
             let summaries = run.reports.iter().map(|report| &report.summary);
-            let unknown =
-                summaries.filter(|summary| !is_over && !self.ownership.knows(summary.revision));
-            let first = unknown.map(|summary| summary.stamp).min();
+            let unknown = summaries.map(|summary| (summary.revision, summary.stamp));
+            let first = unknown.clone().find(|(revision, _)| is_unknown(revision));
             // A node may report so often that its oldest kept report is always young.
-            run.unknown_since = first.map(|first| run.unknown_since.unwrap_or(first));
-            run.follows_unknown = run.unknown_since.is_some_and(|since| since >= old);
+            let since = run
+                .unknown_since
+                .filter(|(revision, _)| is_unknown(revision));
+            run.unknown_since = first.map(|first| since.unwrap_or(first));
+            run.follows_unknown = run.unknown_since.is_some_and(|(_, since)| since >= old);
             if run.unknown_since.is_some() && !run.follows_unknown {
                 run.had.fill(true);
+            }
+            let is_astray = |revision: Revision| {
+                let is_awaited = run.follows_unknown && is_unknown(&revision);
+                self.ownership.may_be_astray(revision) && !is_awaited
+            };
+            let revisions = unknown.map(|(revision, _)| revision);
+            if let Some(last) = revisions.rev().position(is_astray) {
+                // The report after the last one that is astray.
+                let next = last.checked_sub(1).map(|back| run.reports.len() - 1 - back);
+                let ended = run.end.as_ref().map_or(u64::MAX, |end| end.at);
+                astray = astray.max(next.map_or(ended, |at| run.reports[at].summary.stamp));
+            }
+        }
+        let until = astray.saturating_add(self.settings.skew);
+        for interval in self.intervals.iter_mut() {
+            if astray > 0 && interval.since <= until {
+                interval.gone.lack();
             }
         }
     }

@@ -94,6 +94,8 @@ pub(super) struct Model {
     term: u64,
     /// All tables up to the present one.
     tables: Vec<Table>,
+    /// The analyzer reads no topology.
+    is_cut: bool,
     analyzed: bool,
     /// The round-robin counter of a node that misses no packet; `None` without round robin.
     turn: Option<usize>,
@@ -127,6 +129,7 @@ impl Model {
             table,
             term: 0,
             tables: vec![table],
+            is_cut: false,
             analyzed,
             turn: None,
             offered: Vec::new(),
@@ -196,7 +199,7 @@ impl Model {
             }
             let count = if packets { self.draw(12) } else { 0 };
             (0..count).for_each(|_| self.offer());
-            if self.now % SECOND == 0 {
+            if self.now % SECOND == 0 && !self.is_cut {
                 self.look();
             }
             if self.turn.is_some() && self.now % SECOND == 0 {

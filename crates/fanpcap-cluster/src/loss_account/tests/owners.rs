@@ -7,7 +7,7 @@ use fanpcap_select::Selection;
 use super::model::SECOND;
 use super::named::{BEGIN, report};
 use crate::identity::{NodeId, Revision};
-use crate::loss_account::{BucketAccount, Ledger, LedgerSettings, Report};
+use crate::loss_account::{BucketAccount, Ledger, LedgerSettings, Report, Span};
 use crate::topology::{NodeEntry, Topology};
 
 /// A ledger that begins at `BEGIN`.
@@ -287,4 +287,93 @@ fn what_a_hung_node_captured_counts_in_the_interval_in_which_it_hung() {
     }
     let row = row(&ledger);
     assert!(row.lost.has(0) && row.doubles.has(98), "{row:?}");
+}
+
+/// The revisions of a coordinator that became the active one later.
+const LATER: u64 = 1 << 32;
+
+/// Checks that the spans contain these numbers of doubled and lost packets, and are not wider than
+/// `most`.
+fn hold(ledger: &Ledger, doubles: i64, lost: i64, most: i64) {
+    let row = row(ledger);
+    assert!(row.doubles.has(doubles) && row.lost.has(lost), "{row:?}");
+    let is_narrow = |span: Span| span.most - span.least <= most;
+    assert!(is_narrow(row.doubles) && is_narrow(row.lost), "{row:?}");
+}
+
+/// Two coordinators lead. Of the first one's branch, in which node 1 gets bucket 0, the analyzer
+/// reads nothing. The second one's topology keeps the owner. Both nodes capture 5 packets. When the
+/// nodes follow the second coordinator, both miss 4 packets.
+#[test]
+fn a_fork_of_which_one_branch_is_read_makes_spans() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 0, None);
+    for tenths in (0..200).step_by(5) {
+        let seen = came(tenths, 20, 100);
+        if tenths == 60 {
+            add(&mut ledger, LATER + 2, 0, None);
+        }
+        let revision = match tenths {
+            ..40 => 1,
+            40..85 => 3,
+            _ => LATER + 2,
+        };
+        let first = came(tenths, 20, 45) + came(tenths, 84, 100);
+        take(&mut ledger, 0, tenths, revision, [seen, first]);
+        let second = came(tenths, 40, 80);
+        take(&mut ledger, 1, tenths, revision, [seen, second]);
+        let revision = if tenths < 55 { 1 } else { LATER + 2 };
+        take(&mut ledger, 2, tenths, revision, [seen, 0]);
+        ledger.settle();
+    }
+    hold(&ledger, 5, 4, 20);
+}
+
+/// Node 1 and then node 0 follow a coordinator of which the analyzer reads nothing. Its branch moves
+/// bucket 0 twice without a union: both nodes capture 5 packets, then both miss 4 packets.
+#[test]
+fn a_topology_that_stays_unknown_may_be_of_another_branch() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 0, None);
+    for tenths in (0..300).step_by(5) {
+        let seen = came(tenths, 20, 100);
+        let revision = if tenths < 40 { 1 } else { LATER + 2 };
+        let first = came(tenths, 20, 45) + came(tenths, 84, 100);
+        take(&mut ledger, 0, tenths, revision, [seen, first]);
+        let second = came(tenths, 40, 80);
+        take(&mut ledger, 1, tenths, revision, [seen, second]);
+        take(&mut ledger, 2, tenths, 1, [seen, 0]);
+        ledger.settle();
+    }
+    hold(&ledger, 5, 4, 20);
+}
+
+/// Another coordinator leads, and moves bucket 0 through a union. The analyzer does not read the
+/// union, and node 2 takes no topologies any more. This is no fork: the 5 doubles are exact.
+#[test]
+fn a_change_by_a_new_leader_is_exact() {
+    for unread in [false, true] {
+        let mut ledger = ledger();
+        add(&mut ledger, 1, 0, None);
+        for tenths in (0..200).step_by(5) {
+            let seen = came(tenths, 20, 100);
+            match tenths {
+                40 if !unread => add(&mut ledger, LATER + 2, 0, Some(1)),
+                50 => add(&mut ledger, LATER + 3, 1, None),
+                _ => {}
+            }
+            let revision = match tenths {
+                ..40 => 1,
+                40..45 => LATER + 2,
+                _ => LATER + 3,
+            };
+            let first = came(tenths, 20, 45);
+            take(&mut ledger, 0, tenths, revision, [seen, first]);
+            let second = came(tenths, 40, 100);
+            take(&mut ledger, 1, tenths, revision, [seen, second]);
+            take(&mut ledger, 2, tenths, 1, [seen, 0]);
+            ledger.settle();
+        }
+        hold(&ledger, 5, 0, 0);
+    }
 }

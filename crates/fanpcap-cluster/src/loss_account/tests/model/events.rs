@@ -44,7 +44,8 @@ impl Model {
         let heard = self.heard();
         let node = &mut self.nodes[at];
         (node.silent, node.is_faulty) = (self.now + u64::from(seconds) * SECOND, true);
-        self.doubt(|_| true, heard);
+        let held = self.held(at);
+        self.doubt(|bucket| held[bucket], heard);
         self.run(OFFLINE + SECOND, true);
     }
 
@@ -194,6 +195,8 @@ impl Model {
 
     fn shift(&mut self, from: usize, to: usize) {
         if self.is_able(from) && self.is_able(to) {
+            // Another coordinator may lead by now.
+            self.term += u64::from(self.draw(4) == 0);
             self.reassign(from, to);
         }
     }
@@ -217,39 +220,61 @@ impl Model {
     }
 
     /// For some seconds, the old coordinator reaches all nodes except `at`, and a new coordinator
-    /// reaches only `at`. Then the new coordinator, whose term is greater, reaches all nodes.
+    /// reaches only `at`. Then the new coordinator, whose term is greater, reaches all nodes. The
+    /// new one knows none of the old one's changes; perhaps because it read an older file.
     fn fork(&mut self, at: usize, seconds: u8) {
         let runs = self.nodes.get(at).is_some_and(|node| node.runs);
         if !runs || self.is_any_unheard() {
             return;
         }
         let (heard, owners, epoch) = (self.heard(), self.table.owners, self.table.epoch);
-        // The old coordinator may also move another node's buckets. The new one does not know it.
         let other = at % (self.nodes.len() - 1) + 1;
-        let moves = self.draw(2) == 0;
+        let [keeps, is_older, is_missed, rests, reads_old] = [(); 5].map(|()| self.draw(2) == 0);
+        // The old coordinator may also move another node's buckets.
+        let moves = keeps || self.draw(2) == 0;
         let is_moved = |owner| owner == at || moves && owner == other;
         let first = owners.map(|owner| if is_moved(owner) { 0 } else { owner });
-        self.nodes[at].is_faulty = true;
-        self.tell_to(|node| node != at, owners, first);
+        // The new coordinator may begin with a topology that keeps all owners.
+        let second = if keeps { owners } else { [at; USED] };
+        for faulty in [0, at, other] {
+            self.nodes[faulty].is_faulty = true;
+        }
+        let hears_old = |node: usize| is_older || node != at;
+        self.is_cut = is_missed;
+        self.tell_to(hears_old, owners, first);
         self.run(SECOND * 6 / 10, true);
-        self.tell_to(|node| node != at, first, first);
+        self.tell_to(hears_old, first, first);
+        self.run(if is_older { SECOND } else { STEP }, true);
+        self.is_cut = false;
         self.table.epoch = epoch;
         self.term += 1;
-        self.tell_to(|node| node == at, [at; USED], [at; USED]);
-        if self.draw(2) == 0 {
-            // The analyzer reads the old coordinator's topology.
+        self.tell_to(|node| node == at, second, second);
+        if !is_missed && reads_old {
             self.table = self.tables[self.tables.len() - 2];
         }
         self.run(u64::from(seconds) * SECOND, true);
-        self.table = self.tables[self.tables.len() - 1];
-        // No union leads from the old coordinator's buckets to these owners.
-        if !moves {
-            self.tell([at; USED], owners);
-            self.run(SECOND * 6 / 10, true);
+        if rests {
+            self.run(8 * SECOND, false);
+            self.run(SECOND, true);
         }
-        self.tell(owners, owners);
+        self.table = self.tables[self.tables.len() - 1];
+        if keeps {
+            self.send_table(|node| node != at);
+        } else {
+            // No union leads from the old coordinator's buckets to these owners.
+            if !moves {
+                self.tell([at; USED], owners);
+                self.run(SECOND * 6 / 10, true);
+            }
+            self.tell(owners, owners);
+        }
         self.run(SECOND, true);
-        self.doubt(|_| true, heard);
+        let is_moved = |bucket: usize| {
+            [first, second]
+                .iter()
+                .any(|it| it[bucket] != owners[bucket])
+        };
+        self.doubt(is_moved, heard);
     }
 
     fn tell(&mut self, owners: [usize; USED], new_owners: [usize; USED]) {
@@ -271,6 +296,10 @@ impl Model {
             new_owners,
         };
         self.tables.push(self.table);
+        self.send_table(reaches);
+    }
+
+    fn send_table(&mut self, reaches: impl Fn(usize) -> bool) {
         for at in (0..self.nodes.len()).filter(|at| reaches(*at)) {
             let late = self.draw(SECOND / 4);
             let (now, table) = (self.now, self.table);
