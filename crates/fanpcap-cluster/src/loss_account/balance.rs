@@ -98,12 +98,12 @@ impl Ledger {
             return captured.clone();
         }
         let last = run.last();
-        let before = self.observers(last.summary.stamp);
+        let known = self.known(run);
         let until = self.observers(end.at.min(self.time));
         let captured = |bucket: usize| {
             let reported = signed(last.captured[bucket]);
             let unseen = match end.owned[bucket] {
-                true => self.unseen(run, [&before, &until], bucket),
+                true => self.beyond(known[bucket], &until, bucket),
                 false => 0,
             };
             Span {
@@ -122,7 +122,7 @@ impl Ledger {
         }
         let mut unreported = Box::new([0; BUCKETS]);
         let stamp = run.last().summary.stamp;
-        let before = self.observers(stamp);
+        let known = self.known(run);
         let ends = self.runs.iter().filter(|other| other.node != run.node);
         let ends = ends.filter_map(|other| Some((other.node, other.end.as_ref()?)));
         let earlier = ends.filter(|(node, other)| (other.at, *node) < (end.at, run.node));
@@ -135,7 +135,7 @@ impl Ledger {
             let until = self.observers(at.min(self.time));
             for (bucket, unreported) in unreported.iter_mut().enumerate() {
                 if end.owned[bucket] && owned.is_none_or(|owned| owned[bucket]) {
-                    let packets = self.unseen(run, [&before, &until], bucket);
+                    let packets = self.beyond(known[bucket], &until, bucket);
                     *unreported = (*unreported).max(packets.unsigned_abs());
                 }
             }
@@ -143,21 +143,30 @@ impl Ledger {
         unreported
     }
 
-    /// Upper limit of the packets of a bucket that came after the last report of an ended run.
-    /// `then` and `end` are the observers' reports around that report and around the run's end.
-    fn unseen(
-        &self,
-        run: &CounterRun,
-        [then, end]: [&[ObserverReports<'_>]; 2],
-        bucket: usize,
-    ) -> i64 {
-        let before = run.before.as_ref().map_or(0, |before| before[bucket].least);
-        let known = before.saturating_add(signed(run.last().seen[bucket]));
-        // The run's port may have lost packets before its last report.
-        let offered = |(run, around): &ObserverReports<'_>| run.offered(around, bucket);
-        let then = then.iter().filter_map(offered).map(|span| span.least).min();
-        let known = known.max(then.unwrap_or(i64::MIN));
-        let offered = self.offered_now(end, bucket).most;
+    /// How many packets of each bucket were certainly offered by the last report of an ended run.
+    pub(super) fn known(&self, run: &CounterRun) -> Box<[i64; BUCKETS]> {
+        // Later the observers have forgotten their reports of that time.
+        if let Some(known) = run.end.as_ref().and_then(|end| end.known.as_ref()) {
+            return known.clone();
+        }
+        let last = run.last();
+        let observers = self.observers(last.summary.stamp);
+        let known = |bucket: usize| {
+            let before = run.before.as_ref().map_or(0, |before| before[bucket].least);
+            let known = before.saturating_add(signed(last.seen[bucket]));
+            // The run's port may have lost packets before its last report.
+            let offered = |(run, around): &ObserverReports<'_>| run.offered(around, bucket);
+            let others = observers.iter().filter_map(offered);
+            let least = others.map(|span| span.least).min();
+            known.max(least.unwrap_or(i64::MIN))
+        };
+        Box::new(std::array::from_fn(known))
+    }
+
+    /// Upper limit of the packets of a bucket that were offered after the first `known` packets, and
+    /// by the time of these observers' reports.
+    fn beyond(&self, known: i64, until: &[ObserverReports<'_>], bucket: usize) -> i64 {
+        let offered = self.offered_now(until, bucket).most;
         offered.saturating_sub(known).max(0)
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::interval::Interval;
 use super::ownership::Flags;
 use super::port::{Port, RECENT};
 use super::report::{Counts, Report, Summary};
@@ -26,11 +27,15 @@ pub(super) fn zeros() -> Box<Spans> {
 /// The end of a run.
 #[derive(Clone, Debug)]
 pub(super) struct CounterRunEnd {
-    /// When the run ended, in nanoseconds since 1970. Grows while `goes_on` is set.
+    /// When the run ended, in nanoseconds since 1970. While `goes_on` is
+    /// set, `extend_ends` moves it to the present time.
     pub(super) at: u64,
     /// Whether the node may go on capturing, because the newest topology gives it buckets. Perhaps
     /// only the analyzer does not hear the node.
     pub(super) goes_on: bool,
+    /// How many packets of each bucket were certainly offered by the run's last report. `None`
+    /// until the ledger first evaluates reports after the end.
+    pub(super) known: Option<Box<[i64; BUCKETS]>>,
     /// How many packets the run captured in total, if that is known.
     pub(super) captured: Option<Box<Spans>>,
     /// For each bucket, an upper limit of the packets that this run and a run that had ended
@@ -59,7 +64,8 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets that the run had captured when each bucket's interval began.
+    /// The packets that the run had captured when each bucket's interval began. For what it captured
+    /// since then, see `Span::since`.
     pub(super) captured_before: Box<Spans>,
     /// For each bucket, an upper limit of the packets of its interval that the run and another node
     /// both captured.
@@ -142,6 +148,21 @@ impl CounterRun {
             mirror: 0,
             lacked: (age != RunAge::New).then_some(summary.stamp),
             end: None,
+        }
+    }
+
+    /// Notes that the run may have captured the packets of its first report before the present
+    /// intervals.
+    pub(super) fn note_closed(&mut self, intervals: &[Interval; BUCKETS]) {
+        let first = &self.reports[0];
+        for (bucket, before) in self.captured_before.iter_mut().enumerate() {
+            if intervals[bucket].since > self.since {
+                let captured = signed(first.captured[bucket]);
+                *before = Span {
+                    least: captured.saturating_add(self.unbooked[bucket].least),
+                    most: 0,
+                };
+            }
         }
     }
 

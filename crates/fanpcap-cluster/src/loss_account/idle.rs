@@ -138,11 +138,14 @@ impl Ledger {
 }
 
 impl RunCounts<'_> {
-    /// Whether the number of packets that the run captured of a bucket is known exactly.
+    /// Whether the number of packets that the run captured of a bucket does not change any more.
     fn is_known(&self, bucket: usize) -> bool {
         let run = self.run;
-        let is_there = !run.is_live() || self.around.after.is_some();
-        let captured = self.captured[bucket].since(run.captured_before[bucket]);
-        is_there && run.booked && captured.is_exact()
+        let counts = match (run.is_live(), self.around.after) {
+            (true, None) => return false,
+            (true, _) => self.around.captured(bucket),
+            (false, _) => self.captured[bucket].since(run.captured_before[bucket]),
+        };
+        run.booked && counts.is_exact()
     }
 }

@@ -10,7 +10,7 @@ use super::history::PortHistory;
 use super::interval::Interval;
 use super::ownership::{Flags, Ownership, add_flags};
 use super::report::{Counts, Report, Summary};
-use super::span::Span;
+use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::{NodeId, Revision};
 use crate::topology::{NODES, Topology};
@@ -173,11 +173,12 @@ impl Ledger {
         };
         for run in &mut self.runs {
             let had = self.ownership.since(run.node, before);
-            // A node may have loaded this topology before it counted as dead.
-            if let Some(end) = run.end.as_mut().filter(|end| !end.is_reached) {
-                add_flags(&mut end.owned, had.as_deref());
-            }
             add_flags(&mut run.had, had.as_deref());
+            // A node may have loaded this topology before it counted as dead.
+            let owned = self.ownership.since(run.node, run.last().summary.revision);
+            if let Some(end) = run.end.as_mut().filter(|end| !end.is_reached) {
+                end.owned = owned.unwrap_or_else(|| Box::new([true; BUCKETS]));
+            }
         }
         self.note_unheard();
         self.note_drops();
@@ -188,7 +189,11 @@ impl Ledger {
             return Err(ReportError::Full);
         }
         let Summary {
-            node, boot, since, ..
+            node,
+            boot,
+            since,
+            stamp,
+            ..
         } = report.summary;
         let age = if self.given_up.contains(&(node, boot, since)) {
             RunAge::Resumed
@@ -201,8 +206,25 @@ impl Ledger {
         if let (RunAge::New, Some(had)) = (age, self.ownership.ever(node)) {
             run.had = had;
         }
+        let had = self.unheard.remove(&node);
+        if age == RunAge::Resumed {
+            run.unbooked = Box::new(std::array::from_fn(|bucket| {
+                let captured = signed(run.reports[0].captured[bucket]);
+                let is_new = had.as_ref().is_some_and(|had| had[bucket]);
+                Span {
+                    least: -captured,
+                    most: if is_new { 0 } else { -captured },
+                }
+            }));
+        }
+        run.note_closed(&self.intervals);
+        let ends = self.runs.iter_mut().filter(|run| run.node == node);
+        for end in ends.filter_map(|run| run.end.as_mut().filter(|end| end.goes_on)) {
+            // The node captured until its counters began again. Its clock may be behind.
+            let until = if since > end.at { since } else { stamp };
+            (end.at, end.goes_on) = (end.at.max(until), false);
+        }
         self.runs.push(run);
-        self.unheard.remove(&node);
         Ok(())
     }
 
@@ -216,6 +238,7 @@ impl Ledger {
             run.end = Some(CounterRunEnd {
                 at: at.max(run.last().summary.stamp),
                 goes_on: false,
+                known: None,
                 captured,
                 unreported: None,
                 owned: owned.unwrap_or_else(|| Box::new([true; BUCKETS])),

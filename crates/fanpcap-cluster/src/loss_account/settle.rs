@@ -159,6 +159,7 @@ impl Ledger {
                         *doubles = doubles.saturating_add(captured);
                     }
                     run.unbooked = unbooked;
+                    run.note_closed(&self.intervals);
                 }
                 run.booked = true;
             }
@@ -215,11 +216,14 @@ impl Ledger {
         // number.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
+            let come = self.offered(&others, bucket).most.max(0);
             if run.age == RunAge::Resumed {
-                return Span::exactly(-signed(first.captured[bucket]));
+                let Span { least, most } = run.unbooked[bucket];
+                let come = come.saturating_sub(self.intervals[bucket].offered.least);
+                let most = most.min(least.saturating_add(come.max(0)));
+                return Span { least, most };
             }
             let mut booked = booked.captured(bucket);
-            let come = self.offered(&others, bucket).most.max(0);
             let least = signed(first.captured[bucket]).saturating_sub(come);
             booked.least = booked.least.max(least);
             Span::default() - booked
@@ -254,21 +258,18 @@ impl Ledger {
         }
     }
 
-    /// Completes each ended run when all live nodes' reports reach its end: notes how many packets
-    /// the run captured, and raises `floor` if the run's counts show more offered packets.
+    /// Raises `floor` if an ended run's counts show more offered packets. Completes the run when
+    /// all live nodes' reports reach its end: notes how many packets the run captured.
     fn reach_ends(&mut self) {
         for at in 0..self.runs.len() {
             let run = &self.runs[at];
-            let Some(end) = run.end.as_ref() else {
+            let Some(end) = run.end.as_ref().filter(|end| !end.is_reached) else {
                 continue;
             };
-            if end.is_reached || end.goes_on || end.at > self.time {
-                continue;
-            }
-            let captured = self.captured_until_end(run, end);
-            let unreported = self.unreported(run, end);
-            if let Some(before) = &run.before {
-                let last = run.last();
+            let last = run.last();
+            let is_offered = last.summary.stamp.saturating_add(self.settings.skew) <= self.time;
+            let is_over = end.at <= self.time;
+            if let Some(before) = run.before.as_ref().filter(|_| is_offered || is_over) {
                 for (bucket, floor) in self.floor.iter_mut().enumerate() {
                     let seen = before[bucket]
                         .least
@@ -277,6 +278,13 @@ impl Ledger {
                     floor.most = floor.most.max(floor.least);
                 }
             }
+            // The buckets of a run whose topology is unknown may become known.
+            let is_awaited = run.follows_unknown && !self.settings.analyzed;
+            if end.goes_on || is_awaited || !is_over {
+                continue;
+            }
+            let captured = self.captured_until_end(run, end);
+            let unreported = self.unreported(run, end);
             if let Some(end) = self.runs[at].end.as_mut() {
                 (end.captured, end.is_reached) = (Some(captured), true);
                 end.unreported = Some(unreported);

@@ -5,6 +5,7 @@ mod model;
 mod named;
 mod owners;
 mod joined;
+mod unheard;
 mod minutes;
 mod turns;
 mod hostile;

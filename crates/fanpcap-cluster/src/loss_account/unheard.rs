@@ -26,14 +26,15 @@ impl Ledger {
                 continue;
             }
             let buckets = self.ownership.now(run.node);
-            let buckets = buckets.filter(|has| has.contains(&true) && !self.has_newer(run));
+            let has_buckets = buckets.is_some_and(|has| has.contains(&true));
+            let goes_on = has_buckets && !self.has_newer(run);
+            let known = self.known(run);
             let time = self.time;
             let Some(end) = self.runs[at].end.as_mut() else {
                 continue;
             };
-            end.goes_on = buckets.is_some();
-            if let Some(buckets) = buckets {
-                add_flags(&mut end.owned, Some(&buckets));
+            (end.goes_on, end.known) = (goes_on, Some(known));
+            if goes_on {
                 end.at = end.at.max(time);
                 (end.captured, end.unreported, end.is_reached) = (None, None, false);
             }
@@ -57,10 +58,11 @@ impl Ledger {
         }
     }
 
-    /// Whether the counters of the run's node began again at 0.
+    /// Whether the counters of an ended run's node began again at 0. The node's clock may be behind.
     pub(super) fn has_newer(&self, run: &CounterRun) -> bool {
-        let is_newer = |other: &CounterRun| other.node == run.node && other.since > run.since;
-        self.runs.iter().any(is_newer)
+        let is_newer = |other: &CounterRun| other.is_live() || other.since > run.since;
+        let mut others = self.runs.iter().filter(|other| other.node == run.node);
+        others.any(is_newer)
     }
 
     /// Notes which buckets the newest topology gives to nodes that have not reported.

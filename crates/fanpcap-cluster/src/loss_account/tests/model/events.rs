@@ -51,9 +51,15 @@ impl Model {
 
     /// Whether a node that captures counts as dead, or will do so.
     fn is_any_unheard(&self) -> bool {
+        self.unheard().next().is_some()
+    }
+
+    /// The nodes that capture, and that count as dead or will do so.
+    fn unheard(&self) -> impl Iterator<Item = usize> {
         let long = self.now + OFFLINE - SECOND;
-        let mut runs = self.nodes.iter().filter(|node| node.runs);
-        runs.any(|node| node.is_ended || node.silent > long)
+        let runs = self.nodes.iter().enumerate().filter(|(_, node)| node.runs);
+        let unheard = runs.filter(move |(_, node)| node.is_ended || node.silent > long);
+        unheard.map(|(at, _)| at)
     }
 
     fn blind(&mut self, at: usize, seconds: u8) {
@@ -98,7 +104,9 @@ impl Model {
     /// Restarts a node, as a reboot does. With an analyzer, the ledger learns what the node
     /// captured after its last report: see `end`.
     fn restart(&mut self, at: usize) {
-        if !self.is_counted(at) || self.is_any_unheard() || !self.is_judged(at, false) {
+        let runs = self.nodes.get(at).is_some_and(|node| node.runs);
+        let is_other_unheard = self.unheard().any(|node| node != at);
+        if !runs || is_other_unheard || !self.is_judged(at, false) {
             return;
         }
         let (heard, held) = (self.heard(), self.held(at));
