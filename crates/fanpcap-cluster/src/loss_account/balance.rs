@@ -240,8 +240,8 @@ impl Ledger {
             row.kept = (taken - offered).not_negative();
         } else {
             let interval = offered.since(self.intervals[bucket].offered);
-            let unheard = self.unheard(bucket, interval);
-            row.captured = unheard.fold(all, |sum, part| sum + part.captured);
+            let others = self.parts_never_reported(bucket, interval);
+            row.captured = others.fold(all, |sum, part| sum + part.captured);
             let (doubles, lost) = self.parts(bucket, offered, shares).outcome(interval);
             let before = self.closed[bucket];
             (row.doubles, row.lost) = (before.0 + doubles, before.1 + lost);
@@ -256,7 +256,7 @@ impl Ledger {
             parts.add(&self.part(share, bucket, offered));
         }
         let interval = offered.since(self.intervals[bucket].offered);
-        self.unheard(bucket, interval)
+        self.parts_never_reported(bucket, interval)
             .for_each(|part| parts.add(&part));
         parts
     }

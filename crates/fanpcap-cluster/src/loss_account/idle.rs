@@ -126,7 +126,7 @@ impl Ledger {
             run.may_double[bucket] = 0;
             run.may_double_dead[bucket] = 0;
         }
-        self.forget_unheard(bucket);
+        self.forget_never_reported(bucket);
         let closed = &mut self.closed[bucket];
         *closed = (closed.0 + end.outcome.0, closed.1 + end.outcome.1);
         self.intervals[bucket] = Interval {

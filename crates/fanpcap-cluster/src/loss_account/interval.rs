@@ -30,7 +30,7 @@ pub(super) struct RunParts {
     /// Upper limit of the number of packets of runs that may have been out of turn; `None` if there
     /// are no such runs.
     out_of_turn: Option<i64>,
-    /// Whether a possible owner of the bucket or a fork may have lost packets.
+    /// Whether packets may be lost: a possible owner did not see all packets, or there was a fork.
     is_partial: bool,
 }
 
@@ -71,7 +71,7 @@ impl RunParts {
         self.is_partial |= part.had && (part.is_ended || !part.saw_all);
     }
 
-    /// Whether a possible owner of the bucket may have missed packets.
+    /// Whether packets may be lost although the sums do not show it.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }

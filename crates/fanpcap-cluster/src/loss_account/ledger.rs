@@ -79,7 +79,7 @@ pub struct Ledger {
     pub(super) refused: Box<Counts>,
     pub(super) ownership: Ownership,
     /// The nodes that have no run, and the buckets that topologies gave to each of them.
-    pub(super) unheard: BTreeMap<NodeId, Box<Flags>>,
+    pub(super) never_reported: BTreeMap<NodeId, Box<Flags>>,
     /// Whether packets are captured in turn.
     pub(super) in_turn: bool,
     /// For each bucket, the interval since its counts were last known exactly.
@@ -107,7 +107,7 @@ impl Ledger {
             doubles: Box::new([0; BUCKETS]),
             refused: Box::new([0; BUCKETS]),
             ownership: Ownership::default(),
-            unheard: BTreeMap::new(),
+            never_reported: BTreeMap::new(),
             in_turn: false,
             intervals: Box::new([Interval::default(); BUCKETS]),
             closed: Box::new([(Span::default(), Span::default()); BUCKETS]),
@@ -180,7 +180,7 @@ impl Ledger {
                 end.owned = owned.unwrap_or_else(|| Box::new([true; BUCKETS]));
             }
         }
-        self.note_unheard();
+        self.note_never_reported();
         self.note_drops();
     }
 
@@ -206,7 +206,7 @@ impl Ledger {
         if let (RunAge::New, Some(had)) = (age, self.ownership.ever(node)) {
             run.had = had;
         }
-        let had = self.unheard.remove(&node);
+        let had = self.never_reported.remove(&node);
         if age == RunAge::Resumed {
             run.unbooked = Box::new(std::array::from_fn(|bucket| {
                 let captured = signed(run.reports[0].captured[bucket]);

@@ -152,8 +152,8 @@ impl Ledger {
                 run.before = Some(before);
                 // If the run was an observer earlier, `unbooked` is already known.
                 if !run.booked && run.age != RunAge::New {
-                    // What the run captured between the ledger's begin and its first report was not
-                    // compared.
+                    // The packets that the run captured between the ledger's begin and its first
+                    // report were not compared with other nodes' packets.
                     for (doubles, span) in run.may_double.iter_mut().zip(unbooked.iter()) {
                         let captured = span.most.saturating_sub(span.least).unsigned_abs();
                         *doubles = doubles.saturating_add(captured);

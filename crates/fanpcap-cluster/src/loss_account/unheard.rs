@@ -1,4 +1,4 @@
-//! Nodes of the newest topology that do not report. What they capture is unknown.
+//! Nodes to which the newest topology gives buckets, and that do not report.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -41,8 +41,7 @@ impl Ledger {
         }
     }
 
-    /// Notes when nodes that count as dead stop capturing, because the newest topology gives them
-    /// no buckets any more.
+    /// Ends runs whose nodes lost all buckets by the newest topology.
     pub(super) fn note_drops(&mut self) {
         let live = self.runs.iter().filter(|run| run.is_live());
         let newest = live.map(|run| run.last().summary.stamp).max().unwrap_or(0);
@@ -66,12 +65,12 @@ impl Ledger {
     }
 
     /// Notes which buckets the newest topology gives to nodes that have not reported.
-    pub(super) fn note_unheard(&mut self) {
+    pub(super) fn note_never_reported(&mut self) {
         let has_run = |node: NodeId| self.runs.iter().any(|run| run.node == node);
         let nodes = self.ownership.nodes();
-        let unheard: Vec<NodeId> = nodes.filter(|node| !has_run(*node)).collect();
-        for node in unheard {
-            let flags = self.unheard.entry(node);
+        let silent: Vec<NodeId> = nodes.filter(|node| !has_run(*node)).collect();
+        for node in silent {
+            let flags = self.never_reported.entry(node);
             let flags = flags.or_insert_with(|| Box::new([false; BUCKETS]));
             add_flags(flags, self.ownership.now(node).as_deref());
         }
@@ -79,9 +78,13 @@ impl Ledger {
 
     /// For each node that may have had the bucket and has not reported: the packets of the bucket's
     /// interval, in which `offered` packets were offered.
-    pub(super) fn unheard(&self, bucket: usize, offered: Span) -> impl Iterator<Item = RunPart> {
+    pub(super) fn parts_never_reported(
+        &self,
+        bucket: usize,
+        offered: Span,
+    ) -> impl Iterator<Item = RunPart> {
         let most = offered.most.max(0);
-        let nodes = self.unheard.values().filter(move |had| had[bucket]);
+        let nodes = self.never_reported.values().filter(move |had| had[bucket]);
         nodes.map(move |_| RunPart {
             captured: Span { least: 0, most },
             may_double: 0,
@@ -93,17 +96,22 @@ impl Ledger {
         })
     }
 
-    /// Whether a node of the newest topology may report packets of the bucket's interval later.
+    /// Whether a node of the newest topology may have the bucket, and has not reported yet.
     pub(super) fn awaits(&self, bucket: usize) -> bool {
         let mut nodes = self.ownership.nodes();
-        nodes.any(|node| self.unheard.get(&node).is_some_and(|had| had[bucket]))
+        nodes.any(|node| {
+            self.never_reported
+                .get(&node)
+                .is_some_and(|had| had[bucket])
+        })
     }
 
-    /// Forgets that a node that is not in the newest topology had the bucket, and never reported.
-    pub(super) fn forget_unheard(&mut self, bucket: usize) {
-        for had in self.unheard.values_mut() {
+    /// Forgets that nodes had the bucket and never reported. While one of them is in the newest
+    /// topology, the interval of the bucket does not end, so they all have left.
+    pub(super) fn forget_never_reported(&mut self, bucket: usize) {
+        for had in self.never_reported.values_mut() {
             had[bucket] = false;
         }
-        self.unheard.retain(|_, had| had.contains(&true));
+        self.never_reported.retain(|_, had| had.contains(&true));
     }
 }

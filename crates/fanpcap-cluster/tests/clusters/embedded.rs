@@ -14,7 +14,9 @@ use fanpcap_cluster::control::{
     ClusterId, Endpoint, Key, Keys, NodeEnd, OperatorChange, OperatorEnd, Peer, Request, Role,
 };
 use fanpcap_cluster::node::Assignment;
+use fanpcap_cluster::{Revision, Topology};
 
+use crate::account;
 use crate::machines::Machine;
 use crate::proof::lineage::{self, Written};
 use crate::proof::{self, Broken, End, Run, Verdict};
@@ -24,6 +26,7 @@ use crate::store::Time;
 use hosts::{CoordinatorHost, Last};
 
 const MILLI: Time = 1000;
+const SECOND: Time = 1000 * MILLI;
 const STEP: Time = 10 * MILLI;
 
 /// The time between heartbeats, and the silence after which a node is offline: a third of the
@@ -80,6 +83,8 @@ pub(crate) struct Network {
     outlast: Duration,
     /// All topologies that leaders have written, in the order of time.
     pub(crate) written: Vec<Written>,
+    /// For each second, the topology that each coordinator knows.
+    known: Vec<Vec<Option<Revision>>>,
     talks: bool,
 }
 
@@ -127,6 +132,9 @@ impl Network {
             }
             network.deliver();
             (0..network.hosts.len()).for_each(|at| network.step_host(at));
+            if network.now % SECOND == 0 {
+                network.look();
+            }
             (0..network.machines.len()).for_each(|at| network.step_machine(at));
             network.step_operators();
             network.intrude();
@@ -154,7 +162,25 @@ impl Network {
                 last => End::Stands(last.as_ref().and_then(|last| last.topology.as_deref())),
             },
         };
-        proof::judge(&run, plan)
+        let verdict = proof::judge(&run, plan)?;
+        if verdict.forked > 0 || verdict.stale > 0 {
+            for first in 0..self.hosts.len() {
+                account::hold(&self.machines, |time| self.read(first, time))?;
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// The topology that an analyzer reads at a time: that of the coordinator `first`, or of
+    /// another one if this one is down.
+    fn read(&self, first: usize, time: Time) -> Option<(Revision, &Topology)> {
+        let second = usize::try_from(time / SECOND).ok()?.min(self.known.len());
+        let known = &self.known[second.checked_sub(1)?];
+        let (before, after) = known.split_at(first);
+        let revision = after.iter().chain(before).flatten().next()?;
+        let mut written = self.written.iter();
+        let of_revision = written.find(|written| written.revision == *revision)?;
+        Some((*revision, &*of_revision.topology))
     }
 
     fn new(seed: u64, plan: &RunPlan, talks: bool) -> Self {
@@ -186,6 +212,7 @@ impl Network {
             cuts: plan.cuts(seed),
             outlast,
             written: Vec::new(),
+            known: Vec::new(),
             random,
             talks,
         }

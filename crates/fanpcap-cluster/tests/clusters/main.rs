@@ -9,6 +9,7 @@ mod store;
 mod machines;
 mod run_plan;
 mod proof;
+mod account;
 mod simulation;
 mod embedded;
 mod outage;

@@ -42,6 +42,8 @@ pub(crate) enum Broken {
     /// At the end of the run, a change is unfinished, there is no topology, or there is not exactly
     /// one leader.
     Unfinished,
+    /// The loss account's spans do not contain the doubled and the lost packets.
+    Account(String),
 }
 
 impl fmt::Display for Broken {
@@ -68,6 +70,7 @@ impl fmt::Display for Broken {
                 write!(f, "node {node} went back to topology {revision}")
             }
             Self::Repeated(revision) => write!(f, "two topologies have revision {revision}"),
+            Self::Account(what) => f.write_str(what),
             Self::Unfinished => write!(f, "the last topology is not stable"),
         }
     }

@@ -124,3 +124,65 @@ fn what_a_port_lost_before_its_node_was_not_heard_is_not_in_question() {
         assert_eq!(model.check_at_rest(), Ok(()));
     }
 }
+
+/// Node 1 dies in second 4. It counts as dead in second 19, and the topology gives its bucket to node
+/// 0 from second 20 on. A second later it is certain that node 1 has lost the bucket. So the packets
+/// that node 0 misses after second 25 are certainly lost.
+#[test]
+fn a_dead_node_that_lost_its_buckets_captures_nothing() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 1, None);
+    for tenths in (0..600).step_by(10) {
+        match tenths {
+            200 => add(&mut ledger, 2, 1, Some(0)),
+            210 => add_of(&mut ledger, &[0, 2], 3, 0, None),
+            _ => {}
+        }
+        let revision = match tenths {
+            ..200 => 1,
+            200..210 => 2,
+            _ => 3,
+        };
+        let seen = came(tenths, 20, 300);
+        let captured = came(tenths, 205, 250) + came(tenths, 270, 300);
+        take(&mut ledger, 0, tenths, revision, [seen, captured]);
+        take(&mut ledger, 2, tenths, revision, [seen, 0]);
+        if tenths <= 40 {
+            take(&mut ledger, 1, tenths, 1, [seen, seen]);
+        }
+        if tenths == 190 {
+            ledger.end(NodeId(1), BEGIN + 19 * SECOND, None);
+        }
+        ledger.settle();
+    }
+    // From second 4 until node 0's report after second 22.
+    hold(&ledger, 0, 205 - 40 + 20, 190);
+    assert!(row(&ledger).lost.least >= 20);
+}
+
+/// Node 1 has bucket 0 in a topology, and never reports. Later node 0 has the bucket. After a pause
+/// in the traffic, the bucket's packets are certain.
+#[test]
+fn a_node_that_never_reports_is_forgotten_after_a_pause() {
+    let mut ledger = ledger();
+    add(&mut ledger, 1, 1, None);
+    for tenths in (0..400).step_by(10) {
+        match tenths {
+            90 => add(&mut ledger, 2, 1, Some(0)),
+            100 => add_of(&mut ledger, &[0, 2], 3, 0, None),
+            _ => {}
+        }
+        let revision = match tenths {
+            ..90 => 1,
+            90..100 => 2,
+            _ => 3,
+        };
+        let later = came(tenths, 200, 300);
+        let seen = came(tenths, 20, 130) + later;
+        let captured = came(tenths, 95, 130) + later;
+        take(&mut ledger, 0, tenths, revision, [seen, captured]);
+        take(&mut ledger, 2, tenths, revision, [seen, 0]);
+        ledger.settle();
+    }
+    hold(&ledger, 0, 75, 110);
+}

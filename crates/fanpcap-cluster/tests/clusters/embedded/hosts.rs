@@ -105,6 +105,19 @@ impl Network {
         self.flush_host(at);
     }
 
+    /// Notes which topology each coordinator knows.
+    pub(super) fn look(&mut self) {
+        let (now, time) = (self.now, self.time());
+        let hosts = self.hosts.iter_mut();
+        let known = hosts.map(|host| {
+            let end = host.end.as_mut().filter(|_| host.stopped <= now)?;
+            let (revision, _) = end.view(time).topology.as_ref()?;
+            Some(*revision)
+        });
+        let known = known.collect();
+        self.known.push(known);
+    }
+
     /// Runs one step of the coordinator, and keeps the topology that it writes.
     fn plan(&mut self, at: usize) {
         let time = self.time();

@@ -105,8 +105,9 @@ impl Model {
     /// captured after its last report: see `end`.
     fn restart(&mut self, at: usize) {
         let runs = self.nodes.get(at).is_some_and(|node| node.runs);
-        let is_other_unheard = self.unheard().any(|node| node != at);
-        if !runs || is_other_unheard || !self.is_judged(at, false) {
+        // With an analyzer, the ledger would not learn what an unheard node captured.
+        let is_unheard = self.unheard().any(|node| node != at || self.analyzed);
+        if !runs || is_unheard || !self.is_judged(at, false) {
             return;
         }
         let (heard, held) = (self.heard(), self.held(at));
