@@ -242,7 +242,7 @@ fn a_node_of_the_topology_may_report_late() {
         assert!(row.lost.has(0), "{tenths}: {row:?}");
         assert!(tenths < 100 || row.doubles.has(5), "{tenths}: {row:?}");
     }
-    hold(&ledger, 5, 0, 0);
+    hold(&ledger, 5, 0, 30);
     assert_eq!(row(&ledger).captured, Span::exactly(45));
 }
 
