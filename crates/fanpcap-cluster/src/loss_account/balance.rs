@@ -163,8 +163,8 @@ impl Ledger {
         Box::new(std::array::from_fn(known))
     }
 
-    /// Upper limit of the packets of a bucket that were offered after the first `known` packets, and
-    /// by the time of these observers' reports.
+    /// Upper limit of the packets of a bucket that were offered after the first `known` packets,
+    /// and by the time of these observers' reports.
     fn beyond(&self, known: i64, until: &[ObserverReports<'_>], bucket: usize) -> i64 {
         let offered = self.offered_now(until, bucket).most;
         offered.saturating_sub(known).max(0)

@@ -64,8 +64,8 @@ pub(super) struct CounterRun {
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// The packets that the run had captured when each bucket's interval began. For what it captured
-    /// since then, see `Span::since`.
+    /// The packets that the run had captured when each bucket's interval began. For what it
+    /// captured since then, see `Span::since`.
     pub(super) captured_before: Box<Spans>,
     /// For each bucket, an upper limit of the packets of its interval that the run and another node
     /// both captured.

@@ -261,8 +261,8 @@ mod tests {
         assert_eq!(had(&ownership, 9), [None; 3]);
     }
 
-    /// Coordinator 2 begins with the topology 1 of coordinator 1, and does not know the topologies 2
-    /// and 3.
+    /// Coordinator 2 begins with the topology 1 of coordinator 1, and does not know the topologies
+    /// 2 and 3.
     #[test]
     fn revisions_between_successive_epochs_are_of_another_branch() {
         let second = 2 << 32;

@@ -57,7 +57,8 @@ impl Ledger {
         }
     }
 
-    /// Whether the counters of an ended run's node began again at 0. The node's clock may be behind.
+    /// Whether the counters of an ended run's node began again at 0. The node's clock may be
+    /// behind.
     pub(super) fn has_newer(&self, run: &CounterRun) -> bool {
         let is_newer = |other: &CounterRun| other.is_live() || other.since > run.since;
         let mut others = self.runs.iter().filter(|other| other.node == run.node);

@@ -342,8 +342,8 @@ fn a_fork_of_which_one_branch_is_read_makes_spans() {
     hold(&ledger, 5, 4, 20);
 }
 
-/// Node 1 and then node 0 follow a coordinator of which the analyzer reads nothing. Its branch moves
-/// bucket 0 twice without a union: both nodes capture 5 packets, then both miss 4 packets.
+/// Node 1 and then node 0 follow a coordinator of which the analyzer reads nothing. Its branch
+/// moves bucket 0 twice without a union: both nodes capture 5 packets, then both miss 4 packets.
 #[test]
 fn a_topology_that_stays_unknown_may_be_of_another_branch() {
     let mut ledger = ledger();
@@ -391,8 +391,9 @@ fn a_change_by_a_new_leader_is_exact() {
     }
 }
 
-/// In each second there is a new topology, which the ledger learns of half a second after the nodes.
-/// Bucket 0 moves from node 0 to node 2. Node 1, whose port lost packets, never had the bucket.
+/// In each second there is a new topology, which the ledger learns of half a second after the
+/// nodes. Bucket 0 moves from node 0 to node 2. Node 1, whose port lost packets, never had the
+/// bucket.
 #[test]
 fn topologies_that_are_unknown_for_half_a_second_each_make_no_spans() {
     let mut ledger = ledger();

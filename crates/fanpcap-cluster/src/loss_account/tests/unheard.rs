@@ -125,8 +125,8 @@ fn what_a_port_lost_before_its_node_was_not_heard_is_not_in_question() {
     }
 }
 
-/// Node 1 dies in second 4, and counts as dead in second 19. The topology gives its bucket to node 0,
-/// which captures from second 20.5 on, and then lacks node 1. A node may load a topology up to a
+/// Node 1 dies in second 4, and counts as dead in second 19. The topology gives its bucket to node
+/// 0, which captures from second 20.5 on, and then lacks node 1. A node may load a topology up to a
 /// second late. So node 1 may have captured until second 22, and not for longer.
 #[test]
 fn a_dead_node_that_lost_its_buckets_captures_nothing() {
