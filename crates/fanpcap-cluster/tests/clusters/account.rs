@@ -41,6 +41,8 @@ struct Counters {
     since: Time,
     seen: Box<Counts>,
     captured: Box<Counts>,
+    /// Whether the machine stood still while a packet came, so that its port is lossy.
+    has_missed: bool,
     /// When the node last reported; `None` while it counts as dead.
     reported: Option<Time>,
 }
@@ -61,12 +63,13 @@ struct Accounted<'a> {
     ledger: Ledger,
 }
 
-/// Checks that the account's spans contain the doubled and the lost packets. `read` returns the
-/// topology that the analyzer reads in a second.
+/// Checks that the account's spans contain the doubled and the lost packets. Returns false if most
+/// ports became lossy, so that the account can't know which packets were offered (decision 31).
+/// `read` returns the topology that the analyzer reads in a second.
 pub(crate) fn hold<'a>(
     machines: &[Machine],
     read: impl Fn(Time) -> Option<(Revision, &'a Topology)>,
-) -> Result<(), Broken> {
+) -> Result<bool, Broken> {
     let settings = LedgerSettings {
         skew: clock(SECOND / 5) - clock(0),
         begin: clock(0),
@@ -88,13 +91,17 @@ pub(crate) fn hold<'a>(
         }
         accounted.report(now);
         if now % SECOND == 0 {
+            if !accounted.is_judged() {
+                return Ok(false);
+            }
             if let Some((revision, topology)) = read(now) {
                 accounted.ledger.add_topology(revision, topology.clone());
             }
             accounted.ledger.settle();
         }
     }
-    accounted.compare(&accounted.ledger.account())
+    accounted.compare(&accounted.ledger.account())?;
+    Ok(true)
 }
 
 /// One bucket of each set of buckets that the same nodes captured at all times.
@@ -133,6 +140,7 @@ impl Accounted<'_> {
                     since: now,
                     seen: Box::new([0; BUCKETS]),
                     captured: Box::new([0; BUCKETS]),
+                    has_missed: false,
                     reported: None,
                 });
             }
@@ -155,10 +163,22 @@ impl Accounted<'_> {
                     counters.captured[*bucket] += 1;
                 }
             }
+            let counters = self.machines.iter().zip(&mut self.counters);
+            for (_, counters) in counters.filter(|(it, _)| seen > 0 && capturing(it, now).is_none())
+            {
+                counters.iter_mut().for_each(|it| it.has_missed = true);
+            }
             // A packet that no port delivers is in no count.
             truth.lost += i64::from(seen > 0 && taken == 0);
             truth.doubles += (taken - 1).max(0);
         }
+    }
+
+    /// Whether at most one port is lossy, or at most half of them.
+    fn is_judged(&self) -> bool {
+        let counters = self.counters.iter().flatten();
+        let (bad, good): (Vec<_>, Vec<_>) = counters.partition(|it| it.has_missed);
+        bad.len() < 2 || bad.len() <= good.len()
     }
 
     fn report(&mut self, now: Time) {

@@ -162,10 +162,11 @@ impl Network {
                 last => End::Stands(last.as_ref().and_then(|last| last.topology.as_deref())),
             },
         };
-        let verdict = proof::judge(&run, plan)?;
+        let mut verdict = proof::judge(&run, plan)?;
         if verdict.forked > 0 || verdict.stale > 0 {
             for first in 0..self.hosts.len() {
-                account::hold(&self.machines, |time| self.read(first, time))?;
+                let read = |time| self.read(first, time);
+                verdict.accounts += usize::from(account::hold(&self.machines, read)?);
             }
         }
         Ok(verdict)

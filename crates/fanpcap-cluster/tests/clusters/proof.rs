@@ -95,6 +95,8 @@ pub(crate) struct Verdict {
     /// The longest time in which packets were lost because the owner, after a restart of its
     /// machine, captured by an older topology than before the restart; 0 if none were lost.
     pub(crate) stale: Time,
+    /// How many loss accounts of a run with `forked` or `stale` were compared with its packets.
+    pub(crate) accounts: usize,
     /// The time from the end of all faults until the last change of a node's topology.
     pub(crate) settled: Time,
 }
@@ -140,6 +142,7 @@ pub(crate) fn judge(run: &Run<'_>, plan: &RunPlan) -> Result<Verdict, Broken> {
         longest: 0,
         forked: 0,
         stale: 0,
+        accounts: 0,
         settled: last_change(machines).saturating_sub(OVER),
     };
     forward(machines)?;
