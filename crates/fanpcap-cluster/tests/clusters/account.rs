@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::loss_account::{
-    Account, Beacon, Counts, Ledger, LedgerSettings, Report, Summary,
+    Account, Beacon, Counts, Ledger, LedgerSettings, Report, Summary, Verdict,
 };
 use fanpcap_cluster::{Revision, Topology};
 use fanpcap_select::Claim;
@@ -41,8 +41,6 @@ struct Counters {
     since: Time,
     seen: Box<Counts>,
     captured: Box<Counts>,
-    /// Whether the machine stood still while a packet came, so that its port is lossy.
-    has_missed: bool,
     /// When the node last reported; `None` while it counts as dead.
     reported: Option<Time>,
 }
@@ -63,8 +61,9 @@ struct Accounted<'a> {
     ledger: Ledger,
 }
 
-/// Checks that the account's spans contain the doubled and the lost packets. Returns false if most
-/// ports became lossy, so that the account can't know which packets were offered (decision 31).
+/// Checks that the account's spans contain the doubled and the lost packets. Returns false if two
+/// of three ports missed the same packets, so that the third port seemed to see packets twice: the
+/// ledger then names that port, and does not use its counts (decision 31).
 /// `read` returns the topology that the analyzer reads in a second.
 pub(crate) fn hold<'a>(
     machines: &[Machine],
@@ -140,7 +139,6 @@ impl Accounted<'_> {
                     since: now,
                     seen: Box::new([0; BUCKETS]),
                     captured: Box::new([0; BUCKETS]),
-                    has_missed: false,
                     reported: None,
                 });
             }
@@ -163,22 +161,16 @@ impl Accounted<'_> {
                     counters.captured[*bucket] += 1;
                 }
             }
-            let counters = self.machines.iter().zip(&mut self.counters);
-            for (_, counters) in counters.filter(|(it, _)| seen > 0 && capturing(it, now).is_none())
-            {
-                counters.iter_mut().for_each(|it| it.has_missed = true);
-            }
             // A packet that no port delivers is in no count.
             truth.lost += i64::from(seen > 0 && taken == 0);
             truth.doubles += (taken - 1).max(0);
         }
     }
 
-    /// Whether at most one port is lossy, or at most half of them.
+    /// Whether the ledger uses all nodes' counts. Each port that works sees each packet once.
     fn is_judged(&self) -> bool {
-        let counters = self.counters.iter().flatten();
-        let (bad, good): (Vec<_>, Vec<_>) = counters.partition(|it| it.has_missed);
-        bad.len() < 2 || bad.len() <= good.len()
+        let verdicts = self.machines.iter().map(|it| self.ledger.verdict(it.id));
+        verdicts.flatten().all(Verdict::is_believed)
     }
 
     fn report(&mut self, now: Time) {
