@@ -235,13 +235,32 @@ impl Assembler {
 
     /// Adds `source` to 64 bits of memory at `base` + `at`, atomically.
     pub fn atomic_add(&mut self, base: Register, at: i16, source: Register) {
-        self.push(Instruction::new(0xdb, base.0, source.0, at, 0));
+        self.atomic(Op::Add as i32, base, at, source);
     }
 
     /// Adds `source` to 64 bits of memory at `base` + `at`, atomically, and sets `source` to their
     /// former value. The operation is a full barrier for memory accesses.
     pub fn fetch_add(&mut self, base: Register, at: i16, source: Register) {
-        self.push(Instruction::new(0xdb, base.0, source.0, at, FETCH));
+        self.atomic(Op::Add as i32 | FETCH, base, at, source);
+    }
+
+    /// As [`Assembler::fetch_add`], but clears the bits that are not set in `source`.
+    pub fn fetch_and(&mut self, base: Register, at: i16, source: Register) {
+        self.atomic(Op::And as i32 | FETCH, base, at, source);
+    }
+
+    /// As [`Assembler::fetch_add`], but sets the bits that are set in `source`.
+    pub fn fetch_or(&mut self, base: Register, at: i16, source: Register) {
+        self.atomic(Op::Or as i32 | FETCH, base, at, source);
+    }
+
+    /// As [`Assembler::fetch_add`], but replaces the 64 bits by `source`.
+    pub fn exchange(&mut self, base: Register, at: i16, source: Register) {
+        self.atomic(EXCHANGE | FETCH, base, at, source);
+    }
+
+    fn atomic(&mut self, op: i32, base: Register, at: i16, source: Register) {
+        self.push(Instruction::new(ATOMIC, base.0, source.0, at, op));
     }
 
     /// Converts the lower 16, 32 or 64 bits of a register from network byte order.
@@ -363,8 +382,11 @@ const JUMP32: u8 = 0x06;
 const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
 const FROM_REGISTER: u8 = 0x08;
+/// `BPF_STX | BPF_ATOMIC | BPF_DW`; the immediate operand is the operation.
+const ATOMIC: u8 = 0xdb;
 /// In an atomic operation: the source register gets the former value.
 const FETCH: i32 = 0x01;
+const EXCHANGE: i32 = 0xe0;
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;

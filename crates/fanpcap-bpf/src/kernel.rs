@@ -15,6 +15,7 @@ pub const XDP_ADJUST_HEAD: i32 = 44;
 pub const GET_SOCKET_COOKIE: i32 = 46;
 pub const XDP_ADJUST_TAIL: i32 = 65;
 pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
+pub const RINGBUF_OUTPUT: i32 = 130;
 pub const RINGBUF_RESERVE: i32 = 131;
 pub const RINGBUF_SUBMIT: i32 = 132;
 pub const RINGBUF_DISCARD: i32 = 133;
@@ -26,7 +27,7 @@ pub const XDP_STORE_BYTES: i32 = 190;
 pub const START_MAC: i32 = 0;
 pub const START_NETWORK: i32 = 1;
 
-// Flags of RINGBUF_SUBMIT.
+// Flags of RINGBUF_OUTPUT and RINGBUF_SUBMIT.
 pub const RB_NO_WAKEUP: i32 = 1;
 pub const RB_FORCE_WAKEUP: i32 = 2;
 

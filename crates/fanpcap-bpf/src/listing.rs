@@ -55,9 +55,14 @@ fn line(instruction: Instruction, at: usize, next: i32) -> String {
         }
         (1, _) => format!("r{target} = *({size} *)(r{source} {offset:+})"),
         (2, _) => format!("*({size} *)(r{target} {offset:+}) = {immediate}"),
-        (3, 0xdb) if immediate == 1 => {
-            let memory = format!("({size} *)(r{target} {offset:+})");
-            format!("r{source} = atomic_fetch_add({memory}, r{source})")
+        (3, 0xdb) if immediate & 1 == 1 => {
+            let op = match immediate & 0xf0 {
+                0x40 => "fetch_or",
+                0x50 => "fetch_and",
+                0xe0 => "xchg",
+                _ => "fetch_add",
+            };
+            format!("r{source} = atomic_{op}(({size} *)(r{target} {offset:+}), r{source})")
         }
         (3, 0xdb) => format!("lock *({size} *)(r{target} {offset:+}) += r{source}"),
         (3, _) => format!("*({size} *)(r{target} {offset:+}) = r{source}"),

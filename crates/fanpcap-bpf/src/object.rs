@@ -56,8 +56,8 @@ pub enum MapKind {
     /// BPF programs by index, for tail calls. The kernel empties the map when no process has it
     /// open.
     ProgArray,
-    /// Ring buffers by index (`BPF_MAP_TYPE_ARRAY_OF_MAPS`).
-    RingArray,
+    /// Maps by index (`BPF_MAP_TYPE_ARRAY_OF_MAPS`): ring buffers, or arrays.
+    MapArray,
 }
 
 impl MapKind {
@@ -69,7 +69,7 @@ impl MapKind {
             Self::ProgArray => 3,
             Self::PerCpuArray => 6,
             Self::LruHash => 9,
-            Self::RingArray => 12,
+            Self::MapArray => 12,
         }
     }
 }

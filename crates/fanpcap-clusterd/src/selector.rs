@@ -153,7 +153,7 @@ impl Selector {
                 Destination::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?.into())
             }
             Action::Ship { .. } => {
-                let array = ObjectArray::open(next()?, MapKind::RingArray, entries)?;
+                let array = ObjectArray::open(next()?, MapKind::MapArray, entries)?;
                 let rings = all.map(RingBuffer::open).collect::<io::Result<Vec<_>>>()?;
                 if rings.len() != lanes.rings() {
                     return Err(io::ErrorKind::InvalidData.into());
@@ -386,7 +386,7 @@ impl Destination {
         }
         let lanes = program.lanes.rings();
         let entries = u32::try_from(lanes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let array = ObjectArray::create(NAME, MapKind::RingArray, entries)?;
+        let array = ObjectArray::create(NAME, MapKind::MapArray, entries)?;
         let rings = (0..lanes).map(|_| RingBuffer::create(NAME, ring_len));
         let rings = rings.collect::<io::Result<Vec<_>>>()?;
         let fds: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();

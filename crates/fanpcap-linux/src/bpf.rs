@@ -10,6 +10,7 @@ mod info;
 mod object_id;
 mod map;
 mod table;
+mod shared_array;
 mod ring;
 mod object_array;
 mod refused;
@@ -33,6 +34,7 @@ pub use pin::{open_pinned, pin};
 pub use program::{LoadedProgram, Run, program_name};
 pub use refused::Refused;
 pub use ring::{RingBuffer, RingMapping};
+pub use shared_array::SharedArray;
 pub use table::Table;
 
 /// The attributes of one command.

@@ -244,7 +244,7 @@ pub(crate) fn counts_map(lanes: Lanes) -> MapSpec {
 }
 
 pub(crate) fn rings_map(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(RINGS_MAP, MapKind::RingArray, 4, length(lanes.rings()))
+    MapSpec::given_rows(RINGS_MAP, MapKind::MapArray, 4, length(lanes.rings()))
 }
 
 pub(crate) fn next_map() -> MapSpec {

@@ -154,7 +154,7 @@ pub(crate) mod record {
 }
 
 pub(crate) fn rings(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(RINGS_MAP, MapKind::RingArray, 4, lanes.entries())
+    MapSpec::given_rows(RINGS_MAP, MapKind::MapArray, 4, lanes.entries())
 }
 
 pub(crate) fn rows(lanes: Lanes) -> MapSpec {

@@ -196,7 +196,7 @@ impl GroupProgram {
             Ok(Sent { program, filters })
         });
         Ok(Self {
-            rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
+            rings: ObjectArray::open(rings, MapKind::MapArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: array(filters)?,
             // If the group has no BPF program for sent packets, only the group's first member has

@@ -34,7 +34,7 @@ impl Map {
         entries: u32,
     ) -> io::Result<Self> {
         let shape = Shape::new(kind.number(), (key_len, value_len), entries, 0);
-        let fd = if kind == MapKind::RingArray {
+        let fd = if kind == MapKind::MapArray {
             create_array_of_rings(name, entries)?
         } else {
             create(name, &shape)?
@@ -56,6 +56,13 @@ impl Map {
         let shape = Shape::new(spec.kind.number(), lens, spec.entries, flags);
         shape.verify(fd)?;
         Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
+    }
+
+    /// The map behind `fd`, which has the shape that `spec` specifies, except for its flags.
+    pub(super) fn behind_spec(fd: OwnedFd, spec: &MapSpec) -> io::Result<Self> {
+        let lens = (spec.key_len, spec.value_len);
+        let shape = Shape::new(spec.kind.number(), lens, spec.entries, 0);
+        Self::behind(fd, spec.kind, &shape)
     }
 
     pub(super) fn try_clone(&self) -> io::Result<Self> {
@@ -233,10 +240,19 @@ pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
 
 /// Creates an array of ring buffers, which may differ in size.
 pub(super) fn create_array_of_rings(name: &str, entries: u32) -> io::Result<OwnedFd> {
-    // The kernel needs an example of the array's values: the ring buffer `inner_map_fd`.
     let shown = create(name, &Shape::new(RING_BUFFER, (0, 0), SMALLEST_RING, 0))?;
-    let shape = Shape::new(MapKind::RingArray.number(), (4, 4), entries, 0);
-    create_with(name, &shape, number(&shown))
+    create_array_of(name, shown.as_fd(), entries)
+}
+
+/// Creates an array of maps of the same kind as `example`. The kernel allows no other maps in the
+/// array.
+pub(super) fn create_array_of(
+    name: &str,
+    example: BorrowedFd<'_>,
+    entries: u32,
+) -> io::Result<OwnedFd> {
+    let shape = Shape::new(MapKind::MapArray.number(), (4, 4), entries, 0);
+    create_with(name, &shape, example.as_raw_fd().unsigned_abs())
 }
 
 fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd> {

@@ -1,4 +1,4 @@
-//! Maps whose values are other BPF objects: ring buffers, and BPF programs for tail calls.
+//! Maps whose values are other BPF objects: ring buffers, arrays, and BPF programs for tail calls.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -7,9 +7,10 @@ use fanpcap_bpf::MapKind;
 
 use super::info::Shape;
 use super::map::{self, BPF_MAP_UPDATE_BATCH, MapBatch, MapElement};
+use super::shared_array::SharedArray;
 use super::{bpf, len, number};
 
-/// An array of ring buffers ([`MapKind::RingArray`]) or of BPF programs ([`MapKind::ProgArray`]).
+/// An array of maps ([`MapKind::MapArray`]) or of BPF programs ([`MapKind::ProgArray`]).
 /// Since Linux 5.19, changes to the array need no capability. On earlier kernels, changes need
 /// `CAP_BPF` if kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
@@ -19,19 +20,31 @@ pub struct ObjectArray {
 }
 
 impl ObjectArray {
-    /// Creates an empty array.
+    /// Creates an empty array of ring buffers, or of BPF programs.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `InvalidInput` when `kind` is not one of the two kinds above.
     pub fn create(name: &str, kind: MapKind, entries: u32) -> io::Result<Self> {
         let fd = match kind {
-            MapKind::RingArray => map::create_array_of_rings(name, entries),
+            MapKind::MapArray => map::create_array_of_rings(name, entries),
             MapKind::ProgArray => map::create(name, &shape(kind, entries)),
             MapKind::Array | MapKind::PerCpuArray | MapKind::Hash | MapKind::LruHash => {
                 Err(io::ErrorKind::InvalidInput.into())
             }
         }?;
         Ok(Self { fd, kind })
+    }
+
+    /// Creates an empty array of arrays whose entries have `entry_len` bytes.
+    ///
+    /// # Errors
+    /// As [`SharedArray::create`].
+    pub fn of_arrays(name: &str, entry_len: u32, entries: u32) -> io::Result<Self> {
+        let example = SharedArray::create(name, entry_len, 1)?;
+        Ok(Self {
+            fd: map::create_array_of(name, example.as_fd(), entries)?,
+            kind: MapKind::MapArray,
+        })
     }
 
     /// Opens the array behind `fd`, which comes from another process.
@@ -45,7 +58,7 @@ impl ObjectArray {
     }
 
     /// Puts `objects` at the indices from `first` on. When this function returns, no BPF program
-    /// uses the ring buffers that it has replaced (`maybe_wait_bpf_programs`).
+    /// uses the maps that it has replaced (`maybe_wait_bpf_programs`).
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. After an error, the
@@ -56,9 +69,9 @@ impl ObjectArray {
             .iter()
             .map(|fd| fd.as_raw_fd().unsigned_abs())
             .collect();
-        // The kernel has no batch command for an array of BPF programs. For a batch of ring
-        // buffers, the kernel waits only once.
-        if self.kind == MapKind::RingArray && !objects.is_empty() {
+        // The kernel has no batch command for an array of BPF programs. For a batch of maps, the
+        // kernel waits only once.
+        if self.kind == MapKind::MapArray && !objects.is_empty() {
             let mut attr = MapBatch {
                 keys: keys.as_ptr().expose_provenance() as u64,
                 values: values.as_ptr().expose_provenance() as u64,
@@ -73,8 +86,7 @@ impl ObjectArray {
     }
 
     /// Empties `count` entries from index `first` on. When this function returns, no BPF program
-    /// uses the ring buffers that it has removed. For this, the kernel waits some milliseconds at
-    /// each ring buffer.
+    /// uses the maps that it has removed. For this, the kernel waits some milliseconds at each map.
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end.
@@ -134,7 +146,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn ring_buffers_of_any_size_are_put_and_removed() {
-        let array = ObjectArray::create("rings", MapKind::RingArray, 4).unwrap();
+        let array = ObjectArray::create("rings", MapKind::MapArray, 4).unwrap();
         let (small, large) = (ring(1 << 16), ring(1 << 20));
         array.put(1, &[small.as_fd(), large.as_fd()]).unwrap();
         array.put(1, &[large.as_fd()]).unwrap();
@@ -145,6 +157,18 @@ mod tests {
             array.put(0, &[array.as_fd()]).is_err(),
             "an array in place of a ring buffer"
         );
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn arrays_of_any_number_of_entries_of_one_length_are_put() {
+        let array = ObjectArray::of_arrays("pools", 1 << 16, 2).unwrap();
+        let made = |len, entries| SharedArray::create("pool", len, entries).unwrap();
+        let (few, many, long) = (made(1 << 16, 2), made(1 << 16, 7), made(1 << 17, 2));
+        array.put(0, &[few.as_fd(), many.as_fd()]).unwrap();
+        assert!(array.put(0, &[long.as_fd()]).is_err(), "longer entries");
+        assert!(array.put(0, &[ring(1 << 16).as_fd()]).is_err());
+        array.remove(0, 2).unwrap();
     }
 
     #[test]
