@@ -15,6 +15,7 @@ mod blocks;
 mod frames;
 mod wall;
 mod records;
+pub mod pool;
 mod remains;
 
 pub use blocks::{Blocks, Closed};
@@ -22,6 +23,7 @@ pub use frame::{Corrupt, Frame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use handover::Handover;
 pub use one_reader::OneReader;
+pub use pool::{Pool, PoolClocks, PoolMemory, PoolWords};
 pub use position::{Mark, Position};
 pub use records::{Drained, LONGEST, Labelled, Records};
 pub use remains::Remains;

@@ -37,10 +37,13 @@
 //! word that the kernel does not use. The reader sets this word before it delivers each packet.
 //! Another process that maps the ring buffer continues from the position in the word, and also sets
 //! the word before each packet.
+//!
+//! **Pools.** The same is true of a pool: its lanes' positions are in the reader's map.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
 use crate::frames::Frames;
+use crate::pool::Pool;
 use crate::position::{Mark, Position};
 use crate::records::Records;
 use fanpcap_linux::packet::ring::Mapping;
@@ -69,6 +72,11 @@ enum Layout {
     Records {
         records: Records,
         /// Whether packets that other members also get are left out.
+        skips_copies: bool,
+    },
+    Pool {
+        pool: Pool,
+        /// As for records.
         skips_copies: bool,
     },
 }
@@ -130,11 +138,22 @@ impl Remains {
         })
     }
 
+    /// The unread part of a dead reader's pool, of which that reader had taken `taken` records.
+    pub fn of_pool(pool: Pool, taken: u64) -> Self {
+        Self(Layout::Pool {
+            pool: pool.remains(taken),
+            skips_copies: false,
+        })
+    }
+
     /// Leaves out packets that other members also get. Such packets stay unread.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
-        if let Layout::Records { skips_copies, .. } = &mut self.0 {
-            *skips_copies = true;
+        match &mut self.0 {
+            Layout::Records { skips_copies, .. } | Layout::Pool { skips_copies, .. } => {
+                *skips_copies = true;
+            }
+            Layout::Blocks { .. } | Layout::Frames { .. } => {}
         }
         self
     }
@@ -151,6 +170,7 @@ impl Remains {
             Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
             Layout::Frames { frames, left } => (*left, frames.count()),
             Layout::Records { records, .. } => return records.is_half_full(),
+            Layout::Pool { pool, .. } => return pool.is_half_full(),
         };
         left * 2 >= count
     }
@@ -162,6 +182,7 @@ impl Remains {
             Layout::Blocks { blocks, .. } => blocks.taken(),
             Layout::Frames { frames, .. } => frames.taken(),
             Layout::Records { records, .. } => records.taken(),
+            Layout::Pool { pool, .. } => pool.taken(),
         }
     }
 
@@ -170,7 +191,7 @@ impl Remains {
     pub fn mark(&self) -> Option<Mark> {
         match &self.0 {
             Layout::Blocks { blocks, .. } => Some(blocks.mark()),
-            Layout::Frames { .. } | Layout::Records { .. } => None,
+            Layout::Frames { .. } | Layout::Records { .. } | Layout::Pool { .. } => None,
         }
     }
 
@@ -206,6 +227,11 @@ impl Remains {
                 skips_copies: true,
             } => records.peek_single(),
             Layout::Records { records, .. } => records.peek(),
+            Layout::Pool {
+                pool,
+                skips_copies: true,
+            } => pool.peek_single(),
+            Layout::Pool { pool, .. } => pool.peek(),
         }
     }
 
@@ -219,6 +245,7 @@ impl Remains {
             Layout::Frames { left: 0, .. } => Ok(None),
             Layout::Frames { frames, .. } => frames.next_frame(),
             Layout::Records { records, .. } => records.next_frame_of_many(),
+            Layout::Pool { pool, .. } => pool.next_frame_of_many(),
         }
     }
 }

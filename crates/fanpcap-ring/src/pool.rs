@@ -1,0 +1,341 @@
+//! A pool: blocks of records that BPF programs write, one record for each packet.
+//!
+//! Each CPU fills one block at a time, and takes the lowest free block next. So while the reader
+//! keeps up, the same few blocks are used again and again, and stay in the CPU's caches. The blocks
+//! of one CPU, one after the other, are a *lane*.
+//!
+//! The reader takes a snapshot: it notes the time, then the position of every lane. It reads the
+//! records up to these positions, the oldest first. Records that came after the noted time wait for
+//! the next snapshot. The lane of one such record may have been looked at after that of an earlier
+//! record of the same flow, because a device's interrupts and threads move between CPUs.
+//!
+//! Processes may write to the records, and any process of the group can map the pool. So nothing in
+//! a block is trusted. A record that makes no sense ends its block.
+
+pub mod layout;
+mod words;
+mod memory;
+mod lane;
+#[cfg(test)]
+mod model;
+
+use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, OUTGOING, Stamp};
+use crate::records::Drained;
+use crate::wall::{OffsetClock, Wall};
+use lane::{LATEST, Lane, NONE, Next, Record};
+use std::mem;
+use std::ptr::NonNull;
+
+pub use memory::{PoolMemory, PoolWords};
+pub use words::{NEVER, Word, wake_after};
+
+/// Flag of a record: another member also gets the packet.
+const COPY: u16 = 4;
+
+const PACKET_HOST: u8 = 0;
+const PACKET_OUTGOING: u8 = 4;
+
+/// The clocks of a pool's reader.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolClocks {
+    /// Returns `CLOCK_MONOTONIC`, in nanoseconds: the clock of the stamps.
+    pub now: fn() -> u64,
+    /// Returns the difference to the time of day.
+    pub offset: OffsetClock,
+}
+
+/// The reader's side of a pool.
+#[derive(Debug)]
+pub struct Pool {
+    /// The lane of the next record. The reader stays in this lane while the stamp of the lane's
+    /// next record is below `until`.
+    current: Lane,
+    others: Vec<Lane>,
+    /// How many of the other lanes, from the first on, may have records of the snapshot.
+    busy: usize,
+    until: u64,
+    state: State,
+    memory: Box<PoolMemory>,
+    wall: Wall,
+    now: fn() -> u64,
+    /// The time at which the snapshot began.
+    time: u64,
+    /// The `sockaddr_ll` of incoming frames, and that of outgoing frames.
+    links: Box<[[u8; LINK_LEN]; 2]>,
+    taken: u64,
+    /// The value of `taken` when the last snapshot was taken.
+    before: u64,
+    /// The stamp of the last record.
+    last: u64,
+    /// Whether blocks that were read go back to the BPF program.
+    gives: bool,
+}
+
+/// How far the reader has come with a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Open,
+    /// The snapshot has no record left.
+    Spent,
+}
+
+impl Pool {
+    /// The pool of a member on `device`, whose `protocol` and `pkttype` are unused.
+    pub fn new(memory: PoolMemory, device: &LinkInfo, clocks: PoolClocks) -> Self {
+        let mut lanes = (0..memory.words.lanes()).map(|number| Lane::new(number, &memory));
+        // A pool's memory has at least one lane.
+        let current = lanes.next().unwrap_or_else(|| Lane::new(0, &memory));
+        let others = lanes.collect();
+        let links = [PACKET_HOST, PACKET_OUTGOING]
+            .map(|pkttype| LinkInfo { pkttype, ..*device }.to_bytes());
+        Self {
+            current,
+            others,
+            busy: 0,
+            until: NONE,
+            state: State::Closed,
+            memory: Box::new(memory),
+            wall: Wall::new(clocks.offset),
+            now: clocks.now,
+            time: 0,
+            links: Box::new(links),
+            taken: 0,
+            before: 0,
+            last: 0,
+            gives: true,
+        }
+    }
+
+    /// The records that a dead reader of this pool has left unread. The dead reader had taken
+    /// `taken` records. The BPF program adds no more records. This reader gives no block back, so
+    /// that a later reader can begin where this reader ends.
+    pub(crate) fn remains(mut self, taken: u64) -> Self {
+        self.taken = taken;
+        self.gives = false;
+        self.now = || LATEST;
+        self.open();
+        self
+    }
+
+    /// Counts `taken` records as taken, because other members have read them. The next snapshot
+    /// begins after these records.
+    pub fn skip(&mut self, taken: u64) {
+        self.taken = self.taken.max(taken);
+    }
+
+    /// The number of records that this reader and the readers before it have read.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether a snapshot is being read.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.state != State::Closed
+    }
+
+    /// Whether the reader has asked for a record when the snapshot had no record left.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.state == State::Spent
+    }
+
+    /// Whether a snapshot is being read, or some lane has an unread record.
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Open || self.lanes().any(|lane| lane.is_ready(&self.memory))
+    }
+
+    /// Whether at least a quarter of the pool is unread.
+    pub fn is_filling(&self) -> bool {
+        self.is_filled_to(4)
+    }
+
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.is_filled_to(2)
+    }
+
+    /// Whether at least 1/`parts` of the pool is unread.
+    fn is_filled_to(&self, parts: u64) -> bool {
+        self.unread() >= self.memory.len() as u64 / parts
+    }
+
+    /// Unread bytes of all lanes. The unused end of a block counts too.
+    pub fn unread(&self) -> u64 {
+        self.lanes().map(|lane| lane.waiting(&self.memory)).sum()
+    }
+
+    /// Bytes of the pool's blocks.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Always false: a pool has at least one block.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Takes a snapshot, if none is being read. Returns whether there is a snapshot to read from.
+    pub fn open(&mut self) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        // Reads the clock before any lane: see the module's documentation.
+        self.time = (self.now)().min(LATEST);
+        let (memory, gives) = (&*self.memory, self.gives);
+        self.current.look(memory, gives);
+        self.busy = 0;
+        for index in 0..self.others.len() {
+            self.others[index].look(memory, gives);
+            if self.others[index].head != NONE {
+                self.others.swap(self.busy, index);
+                self.busy += 1;
+            }
+        }
+        self.begin()
+    }
+
+    /// Begins to read the lanes' parts of a snapshot.
+    fn begin(&mut self) -> bool {
+        if !self.choose(None) {
+            return false;
+        }
+        self.state = State::Open;
+        self.before = self.taken;
+        self.wall.renew(self.current.head);
+        true
+    }
+
+    /// The next record of the snapshot; `None` if the snapshot has no record left. May give back
+    /// the blocks of earlier records.
+    ///
+    /// # Errors
+    /// A record's length leads out of its block. The rest of the block counts as read.
+    #[inline(always)]
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        let record = self.take()?;
+        Ok(record.map(|(record, stamp)| self.frame(&record, stamp)))
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Result<Option<(Record, Stamp)>, Corrupt> {
+        let next = loop {
+            let next = self.current.next(&self.memory);
+            match next {
+                Some(next) if next.stamp < self.until => break next,
+                _ if self.choose(next) => {}
+                _ => return Ok(None),
+            }
+        };
+        let record = self.current.take(next, &self.memory)?;
+        // The addition may wrap, because a dead reader may have left any number in `taken`.
+        self.taken = self.taken.wrapping_add(1);
+        self.last = next.stamp;
+        Ok(Some((record, self.wall.time_of(next.stamp))))
+    }
+
+    #[inline(always)]
+    fn frame(&self, record: &Record, stamp: Stamp) -> Frame<'_> {
+        let link = &self.links[usize::from(record.flags & OUTGOING)];
+        let told = FrameRecord {
+            link: NonNull::from(link).cast(),
+            captured: record.captured,
+            len: record.len,
+            stamp,
+        };
+        // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
+        // it. Header and bytes stay valid until their block is given back. The links live in a box
+        // of `self`.
+        unsafe { Frame::of_record(record.data, &told) }
+    }
+
+    /// Like `next_frame`, but compiled only once, for callers that are not time-critical.
+    ///
+    /// # Errors
+    /// As [`Pool::next_frame`].
+    #[inline(never)]
+    pub fn next_frame_of_many(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        self.next_frame()
+    }
+
+    /// The arrival time of the next record's packet. `None` if the snapshot has no record left.
+    pub fn peek(&mut self) -> Option<Stamp> {
+        loop {
+            let next = self.current.next(&self.memory);
+            match next {
+                Some(next) if next.stamp < self.until => {
+                    return Some(self.wall.time_of(next.stamp));
+                }
+                _ if self.choose(next) => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// Like `peek`, but for the next record whose packet no other member gets. Skips the records
+    /// before it, which do not count as taken.
+    pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
+        loop {
+            let stamp = self.peek()?;
+            match self.current.next(&self.memory) {
+                Some(next) if next.flags() & COPY != 0 => {
+                    // Ignores the error for a corrupt record: `take` has skipped that record.
+                    let _ = self.current.take(next, &self.memory);
+                }
+                _ => return Some(stamp),
+            }
+        }
+    }
+
+    /// Ends the snapshot. Returns `None` if no snapshot is being read.
+    pub fn release(&mut self) -> Option<Drained> {
+        if !self.is_open() {
+            return None;
+        }
+        self.state = State::Closed;
+        self.lanes_mut().for_each(Lane::leave);
+        Some(Drained {
+            last_ns: self.last,
+            records: self.taken.wrapping_sub(self.before),
+            bytes: self.lanes().map(Lane::passed).sum(),
+        })
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        std::iter::once(&self.current).chain(&self.others)
+    }
+
+    fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        std::iter::once(&mut self.current).chain(&mut self.others)
+    }
+
+    /// Chooses the lane with the oldest record. `next` is the current lane's next record, if the
+    /// caller has found it. Returns false if the snapshot has no record left.
+    #[inline(never)]
+    fn choose(&mut self, next: Option<Next>) -> bool {
+        let (current, memory) = (&mut self.current, &*self.memory);
+        current.head = next.map_or_else(|| current.find(memory, self.gives), |next| next.stamp);
+        current.postpone(self.time);
+        let (mut first, mut second, mut oldest) = (current.head, NONE, None);
+        for (index, lane) in self.others[..self.busy].iter_mut().enumerate() {
+            lane.postpone(self.time);
+            if lane.head < first {
+                second = mem::replace(&mut first, lane.head);
+                oldest = Some(index);
+            } else {
+                second = second.min(lane.head);
+            }
+        }
+        if let Some(oldest) = oldest {
+            mem::swap(current, &mut self.others[oldest]);
+        }
+        // At equal stamps the reader stays in the current lane. Later records than `time` are left
+        // to the next snapshot.
+        self.until = second.min(self.time).saturating_add(1);
+        if first == NONE && self.is_open() {
+            self.state = State::Spent;
+        }
+        first != NONE
+    }
+}

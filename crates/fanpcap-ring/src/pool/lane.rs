@@ -1,0 +1,330 @@
+//! A lane of a pool: the blocks that one CPU has filled, read one after the other.
+
+use super::layout::{HEAD, record_len};
+use super::memory::{ALIGNED, PoolMemory};
+use super::words::{Word, leave};
+use crate::frame::Corrupt;
+use crate::prefetch::prefetch;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// The header of a record. Other processes may write to it at any time, so each field is read once.
+#[repr(C)]
+struct Header {
+    stamp: u64,
+    captured: u32,
+    len: u32,
+    queue: u16,
+    flags: u16,
+    filter: u32,
+}
+
+const _: () = assert!(size_of::<Header>() == HEAD as usize);
+
+/// Value of [`Lane::head`] if the snapshot has no record.
+pub(super) const NONE: u64 = u64::MAX;
+
+/// The latest stamp. Garbage in a record may look like a later one.
+pub(super) const LATEST: u64 = NONE - 2;
+
+/// How many records ahead the reader prefetches: as many as [`crate::blocks`] prefetches packets.
+const AHEAD: u64 = 32;
+
+/// A cache line.
+const LINE: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// The position of the next record.
+    at: u64,
+    /// The position at which the snapshot's records in this block end.
+    end: u64,
+    /// The block of `at`, unless `at` is `end`.
+    block: NonNull<u8>,
+    /// Stamps of records are at most this value.
+    bound: u64,
+    /// The next record's stamp when the reader last left the lane; [`NONE`] if there was no record.
+    pub(super) head: u64,
+    /// The position at which the snapshot ends.
+    limit: u64,
+    /// The writer's position when the snapshot was taken, and when the one before was taken.
+    seen: u64,
+    known: u64,
+    /// The position of the snapshot's first record.
+    begin: u64,
+    number: usize,
+}
+
+// SAFETY: `block` points into memory that belongs to the process, not to a thread.
+unsafe impl Send for Lane {}
+
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    pub(super) stamp: u64,
+    header: NonNull<Header>,
+}
+
+pub(super) struct Record {
+    /// The frame's bytes. The header is in front of them.
+    pub(super) data: NonNull<u8>,
+    pub(super) captured: u32,
+    pub(super) len: u32,
+    pub(super) flags: u16,
+}
+
+impl Next {
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u16 {
+        // SAFETY: Lane::next has checked that the header is in the block.
+        unsafe { (&raw const (*self.header.as_ptr()).flags).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn captured(&self) -> u32 {
+        // SAFETY: as in `flags`.
+        unsafe { (&raw const (*self.header.as_ptr()).captured).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        // SAFETY: as in `flags`.
+        unsafe { (&raw const (*self.header.as_ptr()).len).read_volatile() }
+    }
+}
+
+impl Lane {
+    pub(super) fn new(number: usize, memory: &PoolMemory) -> Self {
+        let position = memory.words.position(number);
+        let read = memory.words.read(number).get() & ALIGNED;
+        let mut lane = Self {
+            at: position,
+            end: position,
+            block: NonNull::dangling(),
+            bound: LATEST,
+            head: NONE,
+            limit: position,
+            seen: 0,
+            known: 0,
+            begin: position,
+            number,
+        };
+        if lane.is_possible(read, position, memory) {
+            lane.jump(read);
+        }
+        lane
+    }
+
+    /// Whether the records between these two positions can still be in the pool.
+    fn is_possible(&self, read: u64, position: u64, memory: &PoolMemory) -> bool {
+        let blocks = memory
+            .sequence(position)
+            .wrapping_sub(memory.sequence(read));
+        read <= position && blocks <= memory.count()
+    }
+
+    /// Continues at a position, of whose block nothing is known yet.
+    fn jump(&mut self, position: u64) {
+        self.at = position;
+        self.end = position;
+        self.limit = position;
+    }
+
+    /// Takes a snapshot of the writer's position.
+    pub(super) fn look(&mut self, memory: &PoolMemory, gives: bool) {
+        let position = memory.words.position(self.number);
+        let read = self.unread_from(memory);
+        if read != self.at {
+            self.jump(read);
+        }
+        if !self.is_possible(self.at, position, memory) {
+            // Some process has returned blocks that were not read yet.
+            self.jump(position);
+        }
+        self.known = self.seen;
+        self.seen = position;
+        self.begin = self.at;
+        self.limit = position;
+        self.bound = LATEST;
+        if gives {
+            self.give(memory);
+        }
+        self.enter(memory);
+        self.head = self.find(memory, gives);
+    }
+
+    /// Ends the snapshot.
+    pub(super) fn leave(&mut self) {
+        // The next call of `look` finds the block again.
+        self.end = self.at;
+    }
+
+    /// Leaves the snapshot's further records to the next snapshot if the next record came after
+    /// `time`, when this snapshot began. A record that was in the snapshot before came earlier,
+    /// whatever its stamp says.
+    pub(super) fn postpone(&mut self, time: u64) {
+        if self.head <= time || self.head == NONE {
+            return;
+        }
+        if self.at < self.known {
+            self.bound = time;
+            self.head = time;
+        } else {
+            self.end = self.at;
+            self.limit = self.at;
+            self.head = NONE;
+        }
+    }
+
+    /// The position at which the next snapshot starts: this reader's position, or that of another
+    /// process that has read more records.
+    fn unread_from(&self, memory: &PoolMemory) -> u64 {
+        let read = memory.words.read(self.number).get() & ALIGNED;
+        let position = memory.words.position(self.number);
+        let is_ahead = read.wrapping_sub(self.at) <= position.wrapping_sub(self.at);
+        if is_ahead { read } else { self.at }
+    }
+
+    pub(super) fn is_ready(&self, memory: &PoolMemory) -> bool {
+        self.waiting(memory) != 0
+    }
+
+    /// Bytes up to the writer's position that are unread.
+    pub(super) fn waiting(&self, memory: &PoolMemory) -> u64 {
+        let position = memory.words.position(self.number);
+        position.wrapping_sub(self.unread_from(memory))
+    }
+
+    /// Bytes of the snapshot that were read.
+    pub(super) fn passed(&self) -> u64 {
+        self.at.wrapping_sub(self.begin)
+    }
+
+    #[inline(always)]
+    fn unread(&self) -> u64 {
+        self.end.wrapping_sub(self.at)
+    }
+
+    /// The next record of the snapshot in this block.
+    #[inline(always)]
+    pub(super) fn next(&self, memory: &PoolMemory) -> Option<Next> {
+        if self.unread() < u64::from(HEAD) {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below a block's length")]
+        let offset = (self.at & (memory.block_len() - 1)) as usize;
+        // SAFETY: the header lies between `at` and `end`, which are in the block.
+        let header = unsafe { self.block.add(offset).cast::<Header>() };
+        // SAFETY: as above, and aligned, as records begin at multiples of 8 bytes.
+        let stamp = unsafe { (&raw const (*header.as_ptr()).stamp).read_volatile() };
+        Some(Next {
+            stamp: stamp.min(self.bound),
+            header,
+        })
+    }
+
+    /// Goes on to the lane's next block if this one is read. Returns the next record's stamp, or
+    /// [`NONE`] if the snapshot has no record left.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find(&mut self, memory: &PoolMemory, gives: bool) -> u64 {
+        loop {
+            if let Some(next) = self.next(memory) {
+                return next.stamp;
+            }
+            let sequence = memory.sequence(self.at);
+            if sequence >= memory.sequence(self.limit) {
+                self.pass(self.limit, memory);
+                self.end = self.limit;
+                return NONE;
+            }
+            self.pass(memory.begin(sequence + 1), memory);
+            if gives {
+                self.give(memory);
+            }
+            self.enter(memory);
+        }
+    }
+
+    /// Finds the block of the next record, and the end of the snapshot's records in it. A block that
+    /// can't be found has no records.
+    fn enter(&mut self, memory: &PoolMemory) {
+        let sequence = memory.sequence(self.at);
+        self.end = match sequence >= memory.sequence(self.limit) {
+            true => self.limit,
+            false => memory.end(self.number, sequence).max(self.at),
+        };
+        match memory.block(self.number, sequence) {
+            Some((_, block)) => self.block = block,
+            None => self.end = self.at,
+        }
+    }
+
+    /// Gives back the blocks before that of the next record.
+    fn give(&self, memory: &PoolMemory) {
+        let sequence = memory.sequence(self.at);
+        let left = memory.words.left(self.number);
+        leave(left, sequence, memory.count(), |sequence| {
+            if let Some((index, _)) = memory.block(self.number, sequence) {
+                memory.words.give(index);
+            }
+        });
+    }
+
+    #[inline(always)]
+    pub(super) fn take(&mut self, next: Next, memory: &PoolMemory) -> Result<Record, Corrupt> {
+        let captured = next.captured();
+        let stride = record_len(captured);
+        if stride > self.unread() {
+            return Err(self.refuse(captured, memory));
+        }
+        self.ask_for(next.header, stride);
+        self.pass(self.at + stride, memory);
+        Ok(Record {
+            // SAFETY: the record has room for the header, and `captured` bytes after it.
+            data: unsafe { next.header.add(1).cast() },
+            captured,
+            len: next.len(),
+            flags: next.flags(),
+        })
+    }
+
+    /// Advances to a position. Stores the position before the packet is delivered: if this process
+    /// dies, the next reader does not deliver the packet again.
+    #[inline(always)]
+    fn pass(&mut self, position: u64, memory: &PoolMemory) {
+        self.at = position;
+        let read = memory.words.read(self.number);
+        read.store(position, Ordering::Relaxed);
+    }
+
+    /// Prefetches the record that is [`AHEAD`] records ahead, as if all records had the length of
+    /// this one. Prefetches only within the snapshot, because the BPF program may be writing to the
+    /// memory after it.
+    #[inline(always)]
+    fn ask_for(&self, header: NonNull<Header>, stride: u64) {
+        let ahead = AHEAD * stride;
+        if ahead < self.unread() {
+            #[expect(clippy::cast_possible_truncation, reason = "below a block's length")]
+            let there = header.as_ptr().cast::<u8>().wrapping_add(ahead as usize);
+            prefetch(there);
+            prefetch(there.wrapping_add(LINE));
+            if stride > 2 * LINE as u64 {
+                prefetch(there.wrapping_add(2 * LINE));
+            }
+        }
+    }
+
+    /// Skips the rest of the block: after a record with a corrupt length, the next record can't be
+    /// found.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, captured: u32, memory: &PoolMemory) -> Corrupt {
+        let room = u32::try_from(self.unread()).unwrap_or(u32::MAX);
+        self.pass(self.end, memory);
+        Corrupt {
+            mac: HEAD,
+            captured,
+            room,
+        }
+    }
+}

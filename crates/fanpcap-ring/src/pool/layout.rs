@@ -1,0 +1,130 @@
+//! The layout of a pool's maps, which the BPF program and the readers share.
+//!
+//! A lane's *position* counts in one number: the lane's blocks, and bytes in the last of them. Its
+//! upper part is the block's sequence, from 1 on; its lower part, below the block's length, is an
+//! offset in the block. A lane that never had a block is near the end of block 0, which does not
+//! exist. So the BPF program takes a first block for the same reason as any other: the block at
+//! hand has no room.
+
+/// The words of one kind: a bit for each block.
+pub const WORDS: usize = 16;
+
+/// The most blocks of a pool.
+pub const BLOCKS_MAX: u32 = 64 * WORDS as u32;
+
+/// Bytes of an entry of the writer's map. Entry 0 has the words, entry 1 + n has lane n.
+pub const WRITER_ENTRY: u32 = writer::TABLE as u32 + 4 * BLOCKS_MAX;
+
+/// Bytes of an entry of the reader's map. Entry 0 has the words, entry 1 + n has lane n.
+pub const READER_ENTRY: u32 = 128;
+
+/// The offsets in an entry of the writer's map, which only BPF programs change.
+pub mod writer {
+    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that are free.
+    pub const FREE: i16 = 0;
+    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that are not free.
+    pub const USED: i16 = 128;
+    /// 64 bits, of a lane: the position of the next record.
+    pub const POSITION: i16 = 0;
+    /// 32 bits, of a lane: the index of the block of that position.
+    pub const BLOCK: i16 = 8;
+    /// 32 bits for each block, of a lane: at the block's sequence modulo [`super::BLOCKS_MAX`], the
+    /// block's index in the lower [`super::INDEX_BITS`] bits, and above them the end of the block
+    /// with the sequence before, in units of 8 bytes.
+    pub const TABLE: i16 = 128;
+}
+
+/// The offsets in an entry of the reader's map.
+pub mod reader {
+    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that readers have given back. The BPF
+    /// program takes these bits out.
+    pub const RETURNED: i16 = 0;
+    /// 64 bits, of a lane: the position up to which records were taken.
+    pub const READ: i16 = 0;
+    /// 64 bits, of a lane: the sequence up to which readers have given blocks back.
+    pub const LEFT: i16 = 8;
+}
+
+/// Bits of a block's index in a table.
+pub const INDEX_BITS: u32 = 10;
+
+/// Bytes of a record before the frame's: time stamp, lengths, queue, flags and filter.
+pub const HEAD: u32 = 24;
+
+/// Applications may write behind a packet, so at least this many bytes follow the packet's.
+pub const SPARE: u32 = 8;
+
+/// Bytes of a record with so many bytes of a packet: a multiple of 8.
+#[inline(always)]
+pub(crate) fn record_len(captured: u32) -> u64 {
+    (u64::from(HEAD + SPARE) + u64::from(captured) + 7) & !7
+}
+
+/// The entries of the writer's map for a new pool, one after the other: all blocks are free.
+/// `block_len` is a power of two.
+pub fn writer_entries(blocks: u32, block_len: u32, lanes: u32) -> Vec<u8> {
+    let mut all = vec![0; (1 + lanes) as usize * WRITER_ENTRY as usize];
+    let (words, rest) = all.split_at_mut(WRITER_ENTRY as usize);
+    for (word, bytes) in (0..).zip(words.chunks_exact_mut(8).take(WORDS)) {
+        let left = blocks.saturating_sub(64 * word).min(64);
+        let bits = u64::MAX.checked_shr(64 - left).unwrap_or(0);
+        bytes.copy_from_slice(&bits.to_ne_bytes());
+    }
+    for lane in rest.chunks_exact_mut(WRITER_ENTRY as usize) {
+        lane[..8].copy_from_slice(&fresh(block_len.into()).to_ne_bytes());
+    }
+    all
+}
+
+/// The entries of the reader's map for a new pool, one after the other: nothing was read.
+pub fn reader_entries(block_len: u32, lanes: u32) -> Vec<u8> {
+    let mut all = vec![0; (1 + lanes) as usize * READER_ENTRY as usize];
+    for lane in all.chunks_exact_mut(READER_ENTRY as usize).skip(1) {
+        lane[..8].copy_from_slice(&fresh(block_len.into()).to_ne_bytes());
+    }
+    all
+}
+
+/// The position of a lane that never had a block.
+fn fresh(block_len: u64) -> u64 {
+    block_len - 8
+}
+
+const _: () = assert!(BLOCKS_MAX == 1 << INDEX_BITS);
+const _: () = assert!(WRITER_ENTRY % 128 == 0 && WORDS * 8 <= 128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_pool_has_all_its_blocks_and_no_others() {
+        for blocks in [2, 63, 64, 65, 128, BLOCKS_MAX] {
+            let entries = writer_entries(blocks, 4096, 3);
+            let word = |at: usize| u64::from_ne_bytes(entries[at..at + 8].try_into().unwrap());
+            let free: Vec<u64> = (0..WORDS).map(|index| word(8 * index)).collect();
+            let found = free.iter().map(|word| word.count_ones()).sum::<u32>();
+            assert_eq!(found, blocks);
+            let whole = free.iter().take_while(|word| **word == u64::MAX).count();
+            assert_eq!(whole as u32, blocks / 64, "the lowest blocks");
+            let lanes = (1..4).map(|lane| word(lane * WRITER_ENTRY as usize));
+            assert!(lanes.eq([4088; 3]));
+            assert_eq!(entries.len(), 4 * WRITER_ENTRY as usize);
+        }
+    }
+
+    #[test]
+    fn a_record_has_room_behind_the_packet() {
+        for (captured, len) in [
+            (1, 40),
+            (8, 40),
+            (9, 48),
+            (60, 96),
+            (64, 96),
+            (65_535, 65_568),
+        ] {
+            assert_eq!(record_len(captured), len, "{captured}");
+        }
+        assert_eq!(record_len(u32::MAX) % 8, 0);
+    }
+}

@@ -1,0 +1,180 @@
+//! A pool's memory. No value in it is trusted: each index and each offset is checked before it
+//! leads to an address.
+
+use super::layout::{BLOCKS_MAX, INDEX_BITS, READER_ENTRY, WORDS, WRITER_ENTRY, reader, writer};
+use super::words::Word;
+use fanpcap_linux::packet::ring::Mapping;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The mapped words of a pool: the writer's, which may be mapped only to read, and the reader's.
+#[derive(Debug)]
+pub struct PoolWords {
+    writer: Mapping,
+    reader: Mapping,
+    lanes: usize,
+}
+
+// SAFETY: all accesses to the mappings are atomic.
+unsafe impl Sync for PoolWords {}
+
+impl PoolWords {
+    /// The words in these mappings. `None` if the mappings do not have the same number of lanes, or
+    /// no lane.
+    pub fn new(writer: Mapping, reader: Mapping) -> Option<Self> {
+        let entries = writer.len() / WRITER_ENTRY as usize;
+        let fit = writer.len() == entries * WRITER_ENTRY as usize
+            && reader.len() == entries * READER_ENTRY as usize;
+        let lanes = entries.checked_sub(1).filter(|&lanes| fit && lanes > 0)?;
+        Some(Self {
+            writer,
+            reader,
+            lanes,
+        })
+    }
+
+    /// The number of lanes.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// The position of the lane's next record.
+    #[inline]
+    pub fn position(&self, lane: usize) -> u64 {
+        self.word(lane, writer::POSITION).get() & ALIGNED
+    }
+
+    /// Whether some lane has records that no reader has taken.
+    pub fn has_unread(&self) -> bool {
+        (0..self.lanes).any(|lane| self.position(lane) != self.read(lane).get() & ALIGNED)
+    }
+
+    pub(super) fn read(&self, lane: usize) -> &AtomicU64 {
+        self.own(lane + 1, reader::READ)
+    }
+
+    pub(super) fn left(&self, lane: usize) -> &AtomicU64 {
+        self.own(lane + 1, reader::LEFT)
+    }
+
+    /// Gives a block back to the BPF program.
+    pub(super) fn give(&self, block: u32) {
+        let (word, bit) = (block / 64, block % 64);
+        if (word as usize) < WORDS {
+            let at = reader::RETURNED + 8 * i16::try_from(word).unwrap_or(0);
+            self.own(0, at).add_bits(1 << bit);
+        }
+    }
+
+    /// The number in the lane's table for a sequence.
+    pub(super) fn table(&self, lane: usize, sequence: u64) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "below BLOCKS_MAX")]
+        let index = (sequence % u64::from(BLOCKS_MAX)) as usize;
+        let at = (lane + 1) * WRITER_ENTRY as usize + writer::TABLE as usize + 4 * index;
+        debug_assert!(at + 4 <= self.writer.len());
+        // SAFETY: the lane is one of the pool's, and an entry has the whole table.
+        let number = unsafe { self.writer.base().add(at) };
+        // SAFETY: as above, and aligned. BPF programs too access the number as a whole.
+        unsafe { AtomicU32::from_ptr(number.as_ptr().cast()) }.load(Ordering::Relaxed)
+    }
+
+    /// A word of the writer's, which may only be read.
+    fn word(&self, lane: usize, at: i16) -> &AtomicU64 {
+        let at = (lane + 1) * WRITER_ENTRY as usize + usize::from(at.unsigned_abs());
+        word(&self.writer, at)
+    }
+
+    fn own(&self, entry: usize, at: i16) -> &AtomicU64 {
+        word(
+            &self.reader,
+            entry * READER_ENTRY as usize + usize::from(at.unsigned_abs()),
+        )
+    }
+}
+
+/// A pool's memory.
+#[derive(Debug)]
+pub struct PoolMemory {
+    pub(super) words: PoolWords,
+    blocks: Mapping,
+    shift: u32,
+    count: u32,
+}
+
+// SAFETY: the only functions that access the blocks give out addresses.
+unsafe impl Sync for PoolMemory {}
+
+impl PoolMemory {
+    /// The memory of a pool with these words and blocks of `block_len` bytes. `None` if the length
+    /// is no power of two from 4 KiB to 16 MiB, or if `blocks` are no such blocks, or more than
+    /// [`BLOCKS_MAX`].
+    pub fn new(words: PoolWords, blocks: Mapping, block_len: usize) -> Option<Self> {
+        let is_len = block_len.is_power_of_two() && (1 << 12..=1 << 24).contains(&block_len);
+        let count = blocks.len().checked_div(block_len)?;
+        let fits = is_len && count * block_len == blocks.len() && count <= BLOCKS_MAX as usize;
+        Some(Self {
+            words,
+            shift: block_len.trailing_zeros(),
+            count: u32::try_from(count).ok().filter(|&it| fits && it > 0)?,
+            blocks,
+        })
+    }
+
+    /// Bytes of all blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Always false: a pool has at least one block.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    pub(super) fn block_len(&self) -> u64 {
+        1 << self.shift
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.into()
+    }
+
+    pub(super) fn sequence(&self, position: u64) -> u64 {
+        position >> self.shift
+    }
+
+    /// The position at which the block with this sequence begins.
+    pub(super) fn begin(&self, sequence: u64) -> u64 {
+        sequence << self.shift
+    }
+
+    /// The index and the address of the lane's block with this sequence. `None` if the pool has no
+    /// such block.
+    pub(super) fn block(&self, lane: usize, sequence: u64) -> Option<(u32, NonNull<u8>)> {
+        let index = self.words.table(lane, sequence) & (BLOCKS_MAX - 1);
+        let index = Some(index).filter(|&index| index < self.count && sequence != 0)?;
+        // SAFETY: the index is that of one of the blocks.
+        Some((index, unsafe {
+            self.blocks.base().add((index as usize) << self.shift)
+        }))
+    }
+
+    /// The position at which the lane's block with this sequence ends. A later block of the lane
+    /// has begun.
+    pub(super) fn end(&self, lane: usize, sequence: u64) -> u64 {
+        let units = self.words.table(lane, sequence.wrapping_add(1)) >> INDEX_BITS;
+        let offset = (u64::from(units) * 8).min(self.block_len());
+        self.begin(sequence) + offset
+    }
+}
+
+/// Records begin at multiples of 8 bytes.
+pub(super) const ALIGNED: u64 = !7;
+
+#[inline(always)]
+fn word(mapping: &Mapping, at: usize) -> &AtomicU64 {
+    debug_assert!(at + 8 <= mapping.len() && at % 8 == 0);
+    // SAFETY: the callers add an offset within an entry to the begin of one of the entries.
+    let word = unsafe { mapping.base().add(at) };
+    // SAFETY: as above, and aligned. All processes and BPF programs access the word atomically.
+    unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+}
