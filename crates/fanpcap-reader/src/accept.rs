@@ -1,8 +1,7 @@
 //! Chooses the packets of a ring that the application gets, and converts them.
 
 use crate::call::Packet;
-use crate::copied::Copied;
-use fanpcap_ring::{Corrupt, Frame, LONGEST};
+use fanpcap_ring::{Corrupt, Frame};
 use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
 
 /// The wanted packets by their direction (pcap_setdirection(3PCAP)).
@@ -78,14 +77,12 @@ impl Wanted {
     }
 
     /// Converts `frame` to `packet`. Returns false when the application does not want the frame.
-    /// The packet's bytes stay valid until the frame goes back to the kernel. Bytes in `copied`
-    /// stay valid until the next packet.
+    /// The packet's bytes stay valid until the frame goes back to the kernel.
     #[inline]
     pub(crate) fn accept(
         &self,
         mut frame: Frame<'_>,
         packet: &mut Packet,
-        copied: Option<&mut Copied>,
     ) -> Result<bool, Corrupt> {
         if !self.wants(&frame) {
             return Ok(false);
@@ -103,13 +100,7 @@ impl Wanted {
         };
         packet.caplen = frame.captured().min(self.snaplen);
         packet.len = frame.wire_len();
-        packet.data = match copied {
-            None => frame.data().as_ptr(),
-            Some(copied) => {
-                packet.caplen = packet.caplen.min(LONGEST);
-                copied.copy(&frame.data()[..packet.caplen as usize])
-            }
-        };
+        packet.data = frame.data().as_ptr();
         Ok(true)
     }
 

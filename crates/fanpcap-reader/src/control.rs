@@ -131,7 +131,7 @@ impl Control {
         }
     }
 
-    /// Like [`Control::announce`], but a device must have got as many packets as `after` says.
+    /// Like [`Control::announce`], but a device must have got as many bytes as `after` says.
     pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
             self.is_announced.store(false, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Control {
     }
 
     /// Asks the engine to wake the reader when a device whose bit is set in `devices` has got as
-    /// many packets as `after` says. Returns false when packets are there already. The reader must
+    /// many bytes as `after` says. Returns false when they are there already. The reader must
     /// not wait in that case.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();

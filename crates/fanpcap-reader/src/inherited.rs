@@ -43,7 +43,7 @@ impl Inherited {
             done,
         } = takeover;
         // The reader does not rest while this ring has unread frames.
-        let mut intake = Intake::new(Pace::frames(0), &remains);
+        let mut intake = Intake::new(Pace::frames(0));
         intake.show(published, &remains);
         let before = remains.taken();
         let mut inherited = Self {

@@ -3,7 +3,6 @@
 use crate::accept::OUTGOING;
 use crate::call::{End, Packet};
 use crate::control::Control;
-use crate::copied::Copied;
 use crate::filter::View;
 use crate::group_tasks::PublishedPosition;
 use crate::port::ReadError;
@@ -36,8 +35,6 @@ pub(crate) struct Intake {
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
-    /// The buffer to which the packets of a read-only ring are copied for delivery.
-    copied: Option<Copied>,
     /// The number of frames at the start of the ring that other members have read.
     skipped: u64,
 }
@@ -81,7 +78,7 @@ impl Refilter {
 impl Lane {
     /// The lane of an engine that hands over packets within `timeout`.
     pub(crate) fn new(ring: Ring, timeout: Option<Duration>) -> Self {
-        let intake = Intake::new(ring.pace(timeout), &ring);
+        let intake = Intake::new(ring.pace(timeout));
         Self { ring, intake }
     }
 
@@ -124,10 +121,10 @@ impl Lane {
     #[cold]
     #[inline(never)]
     pub(crate) fn skip(&mut self, frames: u64) {
-        if let Ring::Records(records) = &mut self.ring {
-            // A ring buffer itself has the position up to which it was read, so only the count must
-            // be set.
-            records.skip(frames);
+        if let Ring::Pool(pool) = &mut self.ring {
+            // A pool itself has the positions up to which it was read, so only the count must be
+            // set.
+            pool.skip(frames);
         } else if frames > self.ring.taken() {
             self.intake.skipped = frames;
             self.intake.look_at = 0;
@@ -175,9 +172,8 @@ impl Lane {
 }
 
 impl Intake {
-    pub(crate) fn new(pace: Pace, ring: &impl Layout) -> Self {
+    pub(crate) fn new(pace: Pace) -> Self {
         Self {
-            copied: ring.is_read_only().then(Copied::new),
             pace,
             refilter: None,
             shown: None,
@@ -261,7 +257,6 @@ impl Intake {
         control: &Control,
         packet: &mut Packet,
     ) -> Result<bool, End> {
-        let is_read_only = ring.is_read_only();
         // Compute the count only if it is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
@@ -286,12 +281,7 @@ impl Intake {
                 return Ok(false);
             }
         }
-        let copied = if is_read_only {
-            self.copied.as_mut()
-        } else {
-            None
-        };
-        let accepted = control.wanted.accept(frame, packet, copied);
+        let accepted = control.wanted.accept(frame, packet);
         accepted.map_err(corrupt)
     }
 

@@ -14,7 +14,6 @@ mod group_tasks;
 mod rest;
 mod ring;
 mod call;
-mod copied;
 mod accept;
 mod publish;
 mod task_timer;

@@ -25,10 +25,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// such an application calls the library without getting a packet.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
-/// If all rings are rings of records, not of blocks, the engine wakes a waiting reader early when
-/// one ring has this many packets. That many packets of 1500 bytes fill an eighth of the smallest
-/// ring that is made by default for whole packets.
-const MANY: u64 = 256;
+/// If all rings are pools, the engine wakes a waiting reader early when this many bytes of records
+/// have come on one CPU.
+const MANY: u64 = 64 << 10;
 
 /// The shortest wait for earlier packets in rings of records. With shorter waits, the reader would
 /// wake for each packet that becomes old enough.

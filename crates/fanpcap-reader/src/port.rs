@@ -17,11 +17,11 @@ pub trait Port: Send + Sync {
         true
     }
 
-    /// Asks the engine to make the descriptor readable when as many more packets have come as
-    /// `after` says. The reader makes this call before it waits. For an application that waits in
+    /// Asks the engine to make the descriptor readable when packets with as many bytes have come as
+    /// `after` says, headers of records included. The reader makes this call before it waits. For an application that waits in
     /// poll(2), the reader also makes this call when a read ends and leaves nothing unread. Returns
-    /// false when the reader must not wait: as many packets have come already, or `after` is 1 and
-    /// a packet is unread. The default is for an engine whose descriptor is always readable when
+    /// false when the reader must not wait: so many bytes have come already, or `after` is 1 and a
+    /// packet is unread. The default is for an engine whose descriptor is always readable when
     /// packets come.
     fn arm(&self, _after: u64) -> bool {
         true

@@ -46,6 +46,10 @@ const LEAST_TOLD: u64 = 4;
 /// A ring of records is large if it has at least this many bytes.
 const LARGE_LEN: usize = 8 << 20;
 
+/// The most bytes of records that may come during a rest. The records, and the memory into which the
+/// next records go, should stay in the CPU's caches.
+const WARM: u64 = 1 << 20;
+
 /// The rate at which a ring fills, in blocks, frames or records.
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -113,7 +117,7 @@ impl Pace {
             SHARE
         };
         let fill = Fill {
-            room: len as u64 / share,
+            room: (len as u64 / share).min(WARM),
             ..Fill::default()
         };
         Self {
@@ -183,20 +187,20 @@ impl Pace {
         (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
     }
 
-    /// Returns the time that an application may wait in poll(2), at most `longest`, and the number
-    /// of records that will come in that time. `None`: the application waits for the next record.
+    /// Returns the time that an application may wait in poll(2), at most `longest`, and the bytes of
+    /// the records that will come in that time. `None`: the application waits for the next record.
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
-        let passed = self.passed;
         let Fill { bytes, span, .. } = **self.records.as_ref()?;
         let is_immediate = self.longest < longest;
         let rest = self.rest_of_records(Some(longest), LEAST_TOLD);
         let rest = rest.filter(|_| !is_immediate);
         let rest_ns = rest.and_then(|rest| u64::try_from(rest.as_nanos()).ok());
-        let coming = |count: u64| rest_ns?.saturating_mul(count).checked_div(span);
-        self.records.as_mut()?.told = rest.zip(coming(bytes));
-        rest.zip(coming(passed))
+        let coming = rest_ns.and_then(|it| it.saturating_mul(bytes).checked_div(span));
+        let expected = rest.zip(coming);
+        self.records.as_mut()?.told = expected;
+        expected
     }
 
     /// Returns how long the reader rests if the application reads before half of the expected bytes
@@ -313,10 +317,10 @@ mod tests {
     fn a_reader_of_records_rests_while_a_part_of_its_ring_fills() {
         let rest =
             |limit, records, microseconds| after_snapshots(None, records, microseconds).rest(limit);
-        // A quarter of the ring holds 2048 of these records, which come within 2000 microseconds.
-        assert_eq!(rest(None, 512, 500), Some(Duration::from_micros(2000)));
+        // [`WARM`] is room for 1024 of these records, which come within 1000 microseconds.
+        assert_eq!(rest(None, 512, 500), Some(Duration::from_micros(1000)));
         assert_eq!(rest(None, 1, 1000), Some(LONGEST), "snapshots of one");
-        let limit = Some(Duration::from_millis(1));
+        let limit = Some(Duration::from_micros(900));
         assert_eq!(rest(limit, 512, 500), limit);
         assert_eq!(rest(limit, 1, 1000), None, "fewer than 16 would come");
         assert_eq!(rest(None, 1, 2000), None, "fewer than 16 would come");
@@ -340,11 +344,11 @@ mod tests {
         let expected = |timeout, records, microseconds| {
             after_snapshots(timeout, records, microseconds).expect(WINDOW)
         };
-        assert_eq!(expected(None, 512, 500), Some((WINDOW, 1024)));
-        let filled = Duration::from_micros(205);
-        let (rest, records) = expected(None, 5120, 512).unwrap();
-        assert!(rest < filled && records <= 2048, "{rest:?} {records}");
-        assert_eq!(expected(None, 1, 250), Some((WINDOW, 4)));
+        assert_eq!(expected(None, 512, 500), Some((WINDOW, 1024 * 1024)));
+        let filled = Duration::from_micros(103);
+        let (rest, bytes) = expected(None, 5120, 512).unwrap();
+        assert!(rest < filled && bytes <= WARM, "{rest:?} {bytes}");
+        assert_eq!(expected(None, 1, 250), Some((WINDOW, 4 * 1024)));
         assert_eq!(expected(None, 1, 251), None, "slow");
         assert_eq!(expected(Some(Duration::ZERO), 512, 500), None);
     }

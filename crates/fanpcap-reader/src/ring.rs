@@ -2,7 +2,7 @@
 //! steps of a read (`single`).
 
 use crate::rest::Pace;
-use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Records, Remains, Stamp};
+use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Pool, Remains, Stamp};
 use std::time::Duration;
 
 /// A ring in one of three layouts. When the reader gets the ring, no frame has been read from it.
@@ -12,8 +12,8 @@ pub enum Ring {
     V2(Frames),
     /// `TPACKET_V3`: blocks of packets.
     V3(Blocks),
-    /// Records that a BPF program writes, one for each packet, in one ring buffer or more.
-    Records(Records),
+    /// Blocks of records that BPF programs write, one record for each packet.
+    Pool(Pool),
 }
 
 /// A ring of one layout. The code that runs for each packet is generic, and compiled for each
@@ -22,8 +22,8 @@ pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
-    /// The block that is being read, or comes next. `None` if the layout has no blocks: a ring
-    /// buffer itself has the position up to which it was read.
+    /// The block that is being read, or comes next. `None` if the layout has no marks: a pool itself
+    /// has the positions up to which it was read.
     #[inline]
     fn mark(&self) -> Option<Mark> {
         None
@@ -34,12 +34,6 @@ pub(crate) trait Layout {
 
     /// Releases to the kernel the frame or block that has been read.
     fn release(&mut self, pace: &mut Pace);
-
-    /// Whether no process may write to the frames.
-    #[inline]
-    fn is_read_only(&self) -> bool {
-        false
-    }
 }
 
 impl Layout for Frames {
@@ -87,7 +81,7 @@ impl Layout for Blocks {
     }
 }
 
-impl Layout for Records {
+impl Layout for Pool {
     #[inline]
     fn taken(&self) -> u64 {
         self.taken()
@@ -103,11 +97,6 @@ impl Layout for Records {
         if let Some(drained) = self.release() {
             pace.handle_snapshot(drained);
         }
-    }
-
-    #[inline]
-    fn is_read_only(&self) -> bool {
-        true
     }
 }
 
@@ -127,11 +116,6 @@ impl Layout for Remains {
     }
 
     fn release(&mut self, _: &mut Pace) {}
-
-    #[inline]
-    fn is_read_only(&self) -> bool {
-        self.is_of_records()
-    }
 }
 
 impl Layout for Ring {
@@ -140,7 +124,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => frames.taken(),
             Self::V3(blocks) => blocks.taken(),
-            Self::Records(records) => records.taken(),
+            Self::Pool(pool) => pool.taken(),
         }
     }
 
@@ -149,7 +133,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::mark(frames),
             Self::V3(blocks) => Layout::mark(blocks),
-            Self::Records(_) => None,
+            Self::Pool(_) => None,
         }
     }
 
@@ -158,7 +142,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::next_frame(frames, pace),
             Self::V3(blocks) => Layout::next_frame(blocks, pace),
-            Self::Records(records) => records.next_frame_of_many(),
+            Self::Pool(pool) => pool.next_frame_of_many(),
         }
     }
 
@@ -167,13 +151,8 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::release(frames, pace),
             Self::V3(blocks) => Layout::release(blocks, pace),
-            Self::Records(records) => Layout::release(records, pace),
+            Self::Pool(pool) => Layout::release(pool, pace),
         }
-    }
-
-    #[inline]
-    fn is_read_only(&self) -> bool {
-        matches!(self, Self::Records(_))
     }
 }
 
@@ -185,7 +164,7 @@ impl Ring {
         match self {
             Self::V2(frames) => Some(frames.pending()),
             Self::V3(blocks) => Some(blocks.pending()),
-            Self::Records(_) => None,
+            Self::Pool(_) => None,
         }
     }
 
@@ -211,14 +190,14 @@ impl Ring {
                     return Some(stamp);
                 }
             },
-            Self::Records(records) => loop {
-                if !records.open() {
+            Self::Pool(pool) => loop {
+                if !pool.open() {
                     return None;
                 }
-                if let Some(stamp) = records.peek() {
+                if let Some(stamp) = pool.peek() {
                     return Some(stamp);
                 }
-                records.release();
+                pool.release();
             },
         }
     }
@@ -229,13 +208,13 @@ impl Ring {
         match self {
             Self::V2(frames) => frames.is_ready(),
             Self::V3(blocks) => blocks.open_last(),
-            Self::Records(records) => records.is_ready(),
+            Self::Pool(pool) => pool.is_ready(),
         }
     }
 
     /// Whether the ring can have packets that the kernel has not handed over yet.
     pub(crate) fn is_late(&self) -> bool {
-        !matches!(self, Self::Records(_))
+        !matches!(self, Self::Pool(_))
     }
 
     /// Whether at least a quarter of the ring is unread.
@@ -243,7 +222,7 @@ impl Ring {
         match self {
             Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),
             Self::V3(blocks) => blocks.is_ready_ahead(blocks.count() / 4),
-            Self::Records(records) => records.is_filling(),
+            Self::Pool(pool) => pool.is_filling(),
         }
     }
 
@@ -253,7 +232,7 @@ impl Ring {
         match self {
             Self::V2(frames) => Pace::frames(frames.count()),
             Self::V3(blocks) => Pace::blocks(blocks.count()),
-            Self::Records(records) => Pace::records(records.len(), timeout),
+            Self::Pool(pool) => Pace::records(pool.len(), timeout),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::control::Control;
 use crate::lane::{Intake, Lane};
 use crate::rest::WINDOW;
 use crate::ring::{Layout, Ring};
-use fanpcap_ring::{Blocks, Frames, Records};
+use fanpcap_ring::{Blocks, Frames, Pool};
 use std::time::Duration;
 
 #[inline]
@@ -20,7 +20,7 @@ pub(crate) fn next(
     match ring {
         Ring::V3(blocks) => next_of_blocks(blocks, intake, control, call, packet),
         Ring::V2(frames) => next_of_frames(frames, intake, control, call, packet),
-        Ring::Records(records) => next_of_records(records, intake, control, call, packet),
+        Ring::Pool(pool) => next_of_pool(pool, intake, control, call, packet),
     }
 }
 
@@ -83,16 +83,16 @@ fn next_of_frames(
 /// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise a read
 /// would not end while packets come faster than the application takes them.
 #[inline(never)]
-fn next_of_records(
-    records: &mut Records,
+fn next_of_pool(
+    pool: &mut Pool,
     intake: &mut Intake,
     control: &Control,
     call: &mut Call,
     packet: &mut Packet,
 ) -> Result<(), Pause> {
     loop {
-        if !records.is_open() {
-            begin(records, intake, control, call)?;
+        if !pool.is_open() {
+            begin(pool, intake, control, call)?;
         }
         if call.is_done() || control.is_broken() {
             // The read ends before it releases the last delivered packet, and later packets may be
@@ -100,16 +100,16 @@ fn next_of_records(
             announce_unread(control);
             control.check_end(call)?;
         }
-        let before = records.taken();
-        if intake.next_packet(records, control, packet)? {
+        let before = pool.taken();
+        if intake.next_packet(pool, control, packet)? {
             call.begun = true;
             return Ok(());
         }
         // Count the read as begun only if it has taken a record: the snapshot may have held only
         // the packet that the previous call delivered.
-        call.begun |= records.taken() != before;
-        if records.is_spent() {
-            end_snapshot(records, intake);
+        call.begun |= pool.taken() != before;
+        if pool.is_spent() {
+            end_snapshot(pool, intake);
             if call.delivered > 0 {
                 announce(intake, control);
                 return Err(End::Delivered(call.delivered).into());
@@ -120,39 +120,39 @@ fn next_of_records(
 
 #[cold]
 #[inline(never)]
-fn end_snapshot(records: &mut Records, intake: &mut Intake) {
-    intake.release(records);
+fn end_snapshot(pool: &mut Pool, intake: &mut Intake) {
+    intake.release(pool);
 }
 
 /// Takes a snapshot of the records, unless the reader rests first.
 #[cold]
 #[inline(never)]
 fn begin(
-    records: &mut Records,
+    pool: &mut Pool,
     intake: &mut Intake,
     control: &Control,
     call: &mut Call,
 ) -> Result<(), Pause> {
     // An application that was woken by the descriptor does not expect the read to wait.
-    if !call.begun && !records.is_ready() && control.was_woken(call) {
+    if !call.begun && !pool.is_ready() && control.was_woken(call) {
         call.begun = true;
         return Err(Pause::Wait(Wait::Packets(Some(Duration::ZERO))));
     }
-    if !call.begun && may_rest(control) && !records.is_filling() {
+    if !call.begun && may_rest(control) && !pool.is_filling() {
         let rest = match control.is_asked() {
-            true => intake.pace.rest_early(records.unread()),
+            true => intake.pace.rest_early(pool.unread()),
             false => intake.pace.rest(timeout_of(control)),
         };
         if let Some(rest) = rest {
-            intake.handle_empty(records.taken());
+            intake.handle_empty(pool.taken());
             return Err(Pause::Wait(Wait::Rest(rest)));
         }
     }
-    if records.open() {
+    if pool.open() {
         return Ok(());
     }
     let may_be_empty = control.may_be_empty(call) || !control.waits_for_ever();
-    let pause = starve(records, intake, control, call, may_be_empty);
+    let pause = starve(pool, intake, control, call, may_be_empty);
     if matches!(pause, Pause::End(_)) {
         announce(intake, control);
     }

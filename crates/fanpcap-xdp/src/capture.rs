@@ -1,14 +1,15 @@
-//! The capture: code that counts, stamps and filters a packet, and copies it into a member's ring.
+//! The capture: code that counts, stamps and filters a packet, and copies it into a member's pool.
 //!
 //! Since Linux 5.18, each kernel's verifier accepts at least one of the [`Variant`]s together with
 //! the steering program's code. To load this code, a process needs only `CAP_BPF` and
 //! `CAP_NET_ADMIN`.
 
+mod pool;
 mod copy;
 mod sent;
 mod deliver;
 
-use crate::layout::{self, FILTERS_MAP, Lanes, SENT_FILTERS_MAP, ledger, settings};
+use crate::layout::{self, FILTERS_MAP, PoolShape, SENT_FILTERS_MAP, ledger, settings};
 use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
@@ -18,7 +19,7 @@ use fanpcap_steer::ebpf::Delivery;
 /// The capture that is compiled into a group's BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
-    lanes: Lanes,
+    shape: PoolShape,
     variant: Variant,
     side: Side,
 }
@@ -50,19 +51,19 @@ enum Side {
 }
 
 impl Capture {
-    /// The capture of received packets into these lanes.
-    pub(crate) fn new(lanes: Lanes, variant: Variant) -> Self {
+    /// The capture of received packets into pools of this shape.
+    pub(crate) fn new(shape: PoolShape, variant: Variant) -> Self {
         Self {
-            lanes,
+            shape,
             variant,
             side: Side::Received,
         }
     }
 
-    /// The capture of sent packets into the last lane.
-    pub(crate) fn sent(lanes: Lanes, variant: Variant) -> Self {
+    /// The capture of sent packets into pools of this shape.
+    pub(crate) fn sent(shape: PoolShape, variant: Variant) -> Self {
         Self {
-            lanes,
+            shape,
             variant,
             side: Side::Sent,
         }
@@ -73,24 +74,18 @@ impl Capture {
         self.variant != Variant::Plain
     }
 
-    /// Puts the packet's lane into a register. Expects the context in r6.
-    fn lane(self, asm: &mut Assembler, target: Register) {
-        let received = self.lanes.received() as i32;
-        match self.side {
-            Side::Sent => asm.set(target, received),
-            Side::Received if received == 1 => asm.set(target, 0),
-            Side::Received => {
-                asm.load(Width::Word, target, R6, xdp::RX_QUEUE_INDEX);
-                asm.alu(Op::And, target, received - 1);
-            }
-        }
+    /// Puts the packet's lane into r0. The lane is the CPU's. A group has a lane for each possible
+    /// CPU, so the mask changes nothing.
+    fn lane(self, asm: &mut Assembler) {
+        asm.call(GET_SMP_PROCESSOR_ID, ());
+        asm.alu(Op::And, R0, self.shape.lanes() as i32 - 1);
     }
 
     /// Increments one of the group's counters, in the row of the packet's lane. Stores the lane on
     /// the stack at `key`.
     fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
-        self.lane(asm, R1);
-        asm.store(Width::Word, R10, key, R1);
+        self.lane(asm);
+        asm.store(Width::Word, R10, key, R0);
         look_up(asm, LEDGER, key);
         asm.unless(R0.is(0), |asm| {
             asm.set(R1, 1);
@@ -103,9 +98,9 @@ impl Capture {
 const LEDGER: usize = 0;
 const SETTINGS: usize = 1;
 const STAMPS: usize = 2;
-const RINGS: usize = 3;
-const ROWS: usize = 4;
-const FILTERS: usize = 5;
+const ROWS: usize = 3;
+const BLOCKS: usize = 4;
+const FILTERS: usize = 8;
 
 /// Offset on the main function's stack: a map key.
 const KEY: i16 = -40;
@@ -113,12 +108,12 @@ const KEY: i16 = -40;
 impl Delivery for Capture {
     fn maps(&self) -> Vec<MapSpec> {
         let mut maps = vec![
-            layout::ledger_rows(self.lanes),
+            layout::ledger_rows(self.shape),
             layout::settings_row(),
             layout::stamp(),
-            layout::rings(self.lanes),
-            layout::rows(self.lanes),
+            layout::rows(self.shape),
         ];
+        maps.extend(pool::maps());
         if self.has_filters() {
             maps.push(layout::filters(match self.side {
                 Side::Received => FILTERS_MAP,
@@ -136,7 +131,7 @@ impl Delivery for Capture {
     /// returns a verdict for the kernel. With a stamp in r9, it returns its result for the root.
     fn arrive(&self, asm: &mut Assembler) {
         if self.side == Side::Sent {
-            return sent::arrive(asm, self.lanes);
+            return sent::arrive(asm);
         }
         let done = asm.label();
         asm.value(R1, SETTINGS, settings::HAS_ROOT.into());

@@ -2,7 +2,7 @@
 
 use crate::behind::{Behind, Selection};
 use crate::layout::settings;
-use crate::layout::{self, GROUP_SLOTS, Lanes, SETTINGS_LEN};
+use crate::layout::{self, GROUP_SLOTS, PoolShape, SETTINGS_LEN};
 use crate::own::{Own, number};
 use crate::program::DeviceMaps;
 use crate::tags::Tags;
@@ -10,6 +10,7 @@ use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_linux::bpf::{self, Attached, Hook, LoadError, LoadedProgram, Map, ObjectArray, Table};
 use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
+use fanpcap_linux::process::cpu;
 use fanpcap_linux::{ethtool, interface};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,6 +49,7 @@ impl Untaken {
     /// # Errors
     /// See [`Unavailable`].
     pub fn find(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
+        PoolShape::of_machine()?;
         let link = check(ifindex)?;
         // Another process may have detached the selection since it was opened.
         let selection = selection.filter(|_| link.xdp.is_some());
@@ -91,12 +93,19 @@ impl Untaken {
     }
 }
 
-impl Lanes {
-    /// Returns the lanes for the receive queues that a device has now.
-    pub fn of_device(ifindex: u32) -> Self {
-        let queues = ethtool::Device::find(ifindex).ok();
-        let queues = queues.and_then(|device| device.receive_queues());
-        Self::for_queues(queues.unwrap_or(1))
+impl PoolShape {
+    /// Returns the shape of the pools of a new group on this machine.
+    ///
+    /// # Errors
+    /// [`Unavailable::Realtime`], [`Unavailable::Cpus`], or [`Unavailable::Device`] if the CPUs can't
+    /// be counted.
+    pub fn of_machine() -> Result<Self, Unavailable> {
+        if cpu::is_realtime() {
+            return Err(Unavailable::Realtime);
+        }
+        let possible = cpu::possible().map_err(Unavailable::Device)?;
+        let online = cpu::online().map_err(Unavailable::Device)?;
+        Self::for_cpus(possible, online).ok_or(Unavailable::Cpus(possible))
     }
 }
 

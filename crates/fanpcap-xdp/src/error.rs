@@ -29,12 +29,10 @@ pub enum XdpError {
         /// The system's error.
         error: io::Error,
     },
-    /// The rings need more memory than the process may have.
+    /// A pool needs more memory than the process may have.
     Memory {
-        /// Bytes that the rings need.
+        /// Bytes that the pool needs.
         needed: u64,
-        /// Bytes of each packet that the rings keep.
-        snaplen: u32,
         /// The limit of the process's cgroup or of a parent cgroup. Of several limits, it is the
         /// one that leaves the least memory.
         limit: Option<Limit>,
@@ -60,11 +58,7 @@ impl fmt::Display for XdpError {
                     false => Ok(()),
                 }
             }
-            Self::Memory {
-                needed,
-                snaplen,
-                limit,
-            } => write_memory(f, *needed, *snaplen, limit.as_ref()),
+            Self::Memory { needed, limit } => write_memory(f, *needed, limit.as_ref()),
         }
     }
 }
@@ -74,12 +68,7 @@ const UNPRIVILEGED: &str = ": each member of a group on engine xdp needs CAP_BPF
      when it opens the device, which this application lacks or has given up before: let all members \
      keep these capabilities, or let all members use packet sockets";
 
-fn write_memory(
-    f: &mut fmt::Formatter<'_>,
-    needed: u64,
-    snaplen: u32,
-    limit: Option<&Limit>,
-) -> fmt::Result {
+fn write_memory(f: &mut fmt::Formatter<'_>, needed: u64, limit: Option<&Limit>) -> fmt::Result {
     write!(f, "the rings take {} MiB", needed >> 20)?;
     match limit {
         Some(Limit { bytes, used }) => {
@@ -91,16 +80,8 @@ fn write_memory(
         }
         None => f.write_str(", but the kernel does not have enough memory")?,
     }
-    f.write_str(": set ")?;
-    if snaplen > SHORT {
-        write!(f, "'caplen = {SHORT}' (a quarter) or ")?;
-    }
-    f.write_str("a smaller ring ('ring@DEVICE = SIZE', tcpdump -B), or raise the limit")
+    f.write_str(": set a smaller ring ('ring@DEVICE = SIZE', tcpdump -B), or raise the limit")
 }
-
-/// With a snaplen up to this many bytes, the rings need a quarter of the memory that they need with
-/// a larger snaplen.
-const SHORT: u32 = 256;
 
 impl Error for XdpError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
@@ -173,22 +154,6 @@ mod tests {
                 (is_told, slug)
             );
             assert!(text.starts_with(&format!("the rings: {kind}")), "{text}");
-        }
-    }
-
-    #[test]
-    fn who_keeps_few_bytes_of_each_packet_is_not_told_to_keep_fewer() {
-        for (snaplen, is_told) in [(262_144, true), (257, true), (256, false), (96, false)] {
-            let needed = 24 << 20;
-            let limit = None;
-            let memory = XdpError::Memory {
-                needed,
-                snaplen,
-                limit,
-            };
-            let text = memory.to_string();
-            assert_eq!(text.contains("caplen = 256"), is_told, "{text}");
-            assert!(text.contains("a smaller ring ('ring@DEVICE"), "{text}");
         }
     }
 }

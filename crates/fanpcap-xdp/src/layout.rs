@@ -5,50 +5,68 @@ use fanpcap_bpf::{MapKind, MapSpec};
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
 
-/// A slot's lanes, each with a ring buffer. There is one lane for each receive queue, but there are
-/// at most 16 of these lanes: a queue beyond the 16th shares the lane of another queue. One further
-/// lane is for packets that the host sends.
+/// The shape of the pools of a group's members. All members of a group have pools of one shape, but
+/// of any number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes {
-    /// The number of lanes for received packets, a power of two.
-    received: u32,
+pub struct PoolShape {
+    /// A power of two. A CPU writes into the lane with its number.
+    lanes: u32,
+    /// Bytes of a block, a power of two.
+    block_len: u32,
 }
 
-/// The most lanes for received packets.
-const RECEIVED_MAX: u32 = 16;
+/// The most lanes.
+const LANES_MAX: u32 = 256;
 
-impl Lanes {
-    /// Returns the lanes of a device with this many receive queues.
-    pub fn for_queues(queues: u32) -> Self {
-        let queues = queues.clamp(1, RECEIVED_MAX);
-        Self {
-            received: queues.next_power_of_two(),
-        }
+/// Bytes of the shortest and the longest block.
+const BLOCK_LEN_MIN: u32 = 128 << 10;
+const BLOCK_LEN_MAX: u32 = 1 << 20;
+
+/// Bytes of a pool, if the application has set no size.
+pub(crate) const POOL_LEN: u32 = 64 << 20;
+
+/// So many blocks for each CPU that is online fit into [`POOL_LEN`]: a CPU that no longer receives
+/// packets keeps a block.
+const BLOCKS_A_CPU: u32 = 4;
+
+impl PoolShape {
+    /// Returns the shape for a machine with `possible` CPUs, of which `online` are online. `None`
+    /// for more possible CPUs than a group has lanes.
+    pub fn for_cpus(possible: u32, online: u32) -> Option<Self> {
+        let lanes = possible.max(1).next_power_of_two();
+        let most = POOL_LEN / BLOCKS_A_CPU / online.clamp(1, LANES_MAX);
+        let block_len = (most + 1).next_power_of_two() / 2;
+        (lanes <= LANES_MAX).then_some(Self {
+            lanes,
+            block_len: block_len.clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX),
+        })
     }
 
-    /// Returns the lanes of a group whose array has `entries` rows. `None` if no group has such an
-    /// array.
-    pub(crate) fn of_entries(entries: usize) -> Option<Self> {
-        let received = u32::try_from(entries).ok()? / SLOTS / 2;
-        let lanes = Self { received };
-        let fits = received.is_power_of_two() && received <= RECEIVED_MAX;
-        (fits && lanes.entries() as usize == entries).then_some(lanes)
+    /// Returns the shape of the pools of a group whose array has `entries` rows, with blocks of
+    /// `block_len` bytes. `None` if no group has such pools.
+    pub(crate) fn of_group(entries: usize, block_len: u32) -> Option<Self> {
+        let lanes = u32::try_from(entries).ok()? / SLOTS;
+        let fits = lanes.is_power_of_two()
+            && lanes <= LANES_MAX
+            && entries == (lanes * SLOTS) as usize
+            && block_len.is_power_of_two()
+            && (BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len);
+        fits.then_some(Self { lanes, block_len })
     }
 
-    /// The number of lanes for received packets. The lane with this number is the lane for sent
-    /// packets.
-    pub fn received(self) -> u32 {
-        self.received
+    /// The number of lanes.
+    pub fn lanes(self) -> u32 {
+        self.lanes
     }
 
-    /// How many entries one slot has in the arrays of ring buffers and of rows: a power of two.
-    pub(crate) fn stride(self) -> u32 {
-        2 * self.received
+    /// Bytes of a block.
+    pub fn block_len(self) -> u32 {
+        self.block_len
     }
 
-    /// How many entries all slots together have in these arrays.
+    /// How many rows all slots together have.
     pub(crate) fn entries(self) -> u32 {
-        SLOTS * self.stride()
+        SLOTS * self.lanes
     }
 }
 
@@ -56,8 +74,12 @@ impl Lanes {
 /// processors fetch cache lines in pairs.
 pub(crate) const ROW_LEN: u32 = 128;
 
-/// Name of the array of ring buffers, by slot and lane.
-pub(crate) const RINGS_MAP: &str = "rings";
+/// Names of the arrays of the members' maps, by slot: the blocks, the writer's and the reader's map
+/// (see [`fanpcap_ring::pool::layout`]), and the ring buffer that wakes the reader.
+pub(crate) const BLOCKS_MAP: &str = "blocks";
+pub(crate) const WRITERS_MAP: &str = "writers";
+pub(crate) const READERS_MAP: &str = "readers";
+pub(crate) const BELLS_MAP: &str = "bells";
 /// Name of the array of rows, by slot and lane. The offsets in a row are in [`row`].
 pub(crate) const ROWS_MAP: &str = "rows";
 /// Name of the array of the group's own counters, by lane.
@@ -75,15 +97,14 @@ pub(crate) const STAMP_MAP: &str = "stamp";
 /// Name of the array of the groups' BPF programs, by group slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
-/// The most bytes of a packet in a record.
-pub(crate) const LONGEST: i32 = fanpcap_ring::LONGEST as i32;
-/// The most bytes of a received packet in a record. The kernel copies no more bytes with one call
+/// The most bytes of a packet in a record. The kernel copies no more bytes with one call
 /// (net/core/filter.c, `bpf_xdp_pointer`).
-pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
+pub(crate) const LONGEST: i32 = 65_535;
 
 /// The offsets in a row. The member writes the first cache line, the BPF program the second.
 pub(crate) mod row {
-    /// 64 bits: the value of [`PRODUCED`] at which the reader is woken.
+    /// 64 bits: the lane's position at which the reader is woken; [`fanpcap_ring::pool::NEVER`] if
+    /// the reader does not wait.
     pub(crate) const WAKE_AT: i16 = 0;
     /// 32 bits: how many bytes of a packet to keep; 0 if the slot gets no packets.
     pub(crate) const SNAPLEN: i16 = 8;
@@ -92,9 +113,11 @@ pub(crate) mod row {
     /// 64 bits: the member's socket, by `SO_COOKIE`. The member does not get packets that this
     /// socket sends.
     pub(crate) const SOCKET: i16 = 16;
+    /// 32 bits: whether the member wants packets that the host sends.
+    pub(crate) const SENT: i16 = 24;
     /// 64 bits: records written.
     pub(crate) const PRODUCED: i16 = 64;
-    /// 64 bits: packets for which the ring had no room.
+    /// 64 bits: packets for which the pool had no room.
     pub(crate) const DROPPED: i16 = 72;
     /// 64 bits: packets that the slot's filter rejected, or that the slot's member sent.
     pub(crate) const UNWANTED: i16 = 80;
@@ -106,10 +129,12 @@ pub(crate) mod ledger {
     pub(crate) const AGAIN: i16 = 0;
     /// Packets that the steering program dropped.
     pub(crate) const NOWHERE: i16 = 8;
-    /// Packets for which the group had no member, or whose slot had no ring.
+    /// Packets for which the group had no member, or whose slot had no pool.
     pub(crate) const NO_MEMBER: i16 = 16;
-    /// 32 bits, in the row of the lane for sent packets: whether any member wants sent packets.
+    /// 32 bits, in the first row: whether any member wants sent packets.
     pub(crate) const WANTS_SENT: i16 = 24;
+    /// 32 bits, in the first row: bytes of a block. Only processes read this number.
+    pub(crate) const BLOCK_LEN: i16 = 28;
 }
 
 /// The offsets in the registry's settings.
@@ -132,7 +157,7 @@ pub const GROUP_SLOTS: u32 = 16;
 
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
-/// The offsets in a record, from the end of the kernel's header. The crate fanpcap-ring reads the
+/// The offsets in a record. The crate fanpcap-ring reads the
 /// record.
 pub(crate) mod record {
     /// 64 bits: nanoseconds of `CLOCK_MONOTONIC`.
@@ -153,17 +178,18 @@ pub(crate) mod record {
     pub(crate) const DATA: i16 = 24;
 }
 
-pub(crate) fn rings(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(RINGS_MAP, MapKind::MapArray, 4, lanes.entries())
+/// The array of members' maps with this name.
+pub(crate) fn members(name: &'static str) -> MapSpec {
+    MapSpec::given_rows(name, MapKind::MapArray, 4, SLOTS)
 }
 
-pub(crate) fn rows(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(ROWS_MAP, MapKind::Array, ROW_LEN, lanes.entries())
+pub(crate) fn rows(shape: PoolShape) -> MapSpec {
+    MapSpec::given_rows(ROWS_MAP, MapKind::Array, ROW_LEN, shape.entries())
 }
 
 /// The map of a group's own counters.
-pub(crate) fn ledger_rows(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(LEDGER_MAP, MapKind::Array, ROW_LEN, lanes.stride())
+pub(crate) fn ledger_rows(shape: PoolShape) -> MapSpec {
+    MapSpec::given_rows(LEDGER_MAP, MapKind::Array, ROW_LEN, shape.lanes())
 }
 
 /// The array of filters with this name.
@@ -188,14 +214,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_are_found_again_by_the_number_of_rows() {
-        for (queues, received) in [(0, 1), (1, 1), (2, 2), (3, 4), (16, 16), (63, 16)] {
-            let lanes = Lanes::for_queues(queues);
-            assert_eq!(lanes.received(), received);
-            assert_eq!(Lanes::of_entries(lanes.entries() as usize), Some(lanes));
+    fn the_shape_is_found_again_by_the_rows_and_the_block() {
+        for (possible, online, lanes, block_len) in [
+            (1, 1, 1, 1 << 20),
+            (2, 2, 2, 1 << 20),
+            (12, 12, 16, 1 << 20),
+            (16, 16, 16, 1 << 20),
+            (240, 4, 256, 1 << 20),
+            (17, 17, 32, 512 << 10),
+            (64, 64, 64, 256 << 10),
+            (256, 256, 256, 128 << 10),
+        ] {
+            let shape = PoolShape::for_cpus(possible, online).unwrap();
+            assert_eq!((shape.lanes(), shape.block_len()), (lanes, block_len));
+            let found = PoolShape::of_group(shape.entries() as usize, block_len);
+            assert_eq!(found, Some(shape));
         }
-        for wrong in [0, 256, 511, 513, 1 << 14] {
-            assert_eq!(Lanes::of_entries(wrong), None, "{wrong}");
+        assert_eq!(PoolShape::for_cpus(257, 2), None);
+        for (entries, block_len) in [(0, 1 << 20), (511, 1 << 20), (512, 1 << 21), (512, 3 << 17)] {
+            assert_eq!(PoolShape::of_group(entries, block_len), None);
         }
     }
 }

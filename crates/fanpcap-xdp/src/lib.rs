@@ -1,16 +1,15 @@
 //! XDP as an engine. A BPF program at a device's receive path steers, stamps and copies each packet
-//! into the ring buffer of a member.
+//! into the pool of a member.
 //!
 //! Each group on a device has one BPF program for received packets ([`GroupProgram`]). The data
-//! that differ between members are in maps: ring buffers, filters, and a row for each slot and
-//! lane. So only maps change when a member joins or leaves. The groups of a device share one
+//! that differ between members are in maps: pools, filters, and a row for each slot and lane. So only maps change when a member joins or leaves. The groups of a device share one
 //! [`Device`].
 #![forbid(unsafe_code)]
 
 mod layout;
 mod rows;
 mod held;
-mod rings;
+mod pool;
 mod capture;
 #[cfg(test)]
 mod test_group;
@@ -36,11 +35,11 @@ pub use capture::Capture;
 pub use device::{Device, Untaken, takes_tags};
 pub use engine::Xdp;
 pub use error::XdpError;
-pub use layout::{GROUP_SLOTS, Lanes, SLOTS};
+pub use layout::{GROUP_SLOTS, PoolShape, SLOTS};
 pub use load::{Compile, ProgramError};
+pub use pool::MemberPool;
 pub use port::open;
 pub use program::{DeviceMaps, GroupProgram, SlotFilter};
 pub use registry::{DeviceRegistry, ServedDevice};
-pub use rings::MemberRings;
 pub use rows::{GroupCounts, SlotCounts};
 pub use unavailable::Unavailable;

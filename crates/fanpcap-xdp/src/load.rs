@@ -1,7 +1,7 @@
 //! Loads a group's BPF programs: of each, the first variant that the verifier accepts.
 
 use crate::capture::{Capture, Variant};
-use crate::layout::{Lanes, SENT_FILTERS_MAP};
+use crate::layout::{PoolShape, SENT_FILTERS_MAP};
 use fanpcap_bpf::Object;
 use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram};
 use fanpcap_steer::ebpf::EbpfError;
@@ -16,7 +16,7 @@ pub(crate) type Given<'a> = [(&'a str, BorrowedFd<'a>)];
 /// The parts of which a group's BPF programs are made.
 #[derive(Clone, Copy)]
 pub(crate) struct Making<'a> {
-    pub(crate) lanes: Lanes,
+    pub(crate) shape: PoolShape,
     pub(crate) given: &'a Given<'a>,
     pub(crate) compile: Compile<'a>,
 }
@@ -25,7 +25,7 @@ impl Making<'_> {
     /// Loads the BPF program for received packets.
     pub(crate) fn received(self) -> Result<Loaded, ProgramError> {
         first_accepted(Variant::Full, &[Variant::Copied, Variant::Plain], |it| {
-            let object = self.compiled(&Capture::new(self.lanes, it))?;
+            let object = self.compiled(&Capture::new(self.shape, it))?;
             Ok(Loaded::load_with(&object, NAME, self.given)?)
         })
     }
@@ -49,7 +49,7 @@ impl Making<'_> {
         filters: BorrowedFd<'_>,
         received: &Loaded,
     ) -> Result<LoadedProgram, ProgramError> {
-        let object = self.compiled(&Capture::sent(self.lanes, variant))?;
+        let object = self.compiled(&Capture::sent(self.shape, variant))?;
         let given = [self.given, &[(SENT_FILTERS_MAP, filters)]].concat();
         let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
         Ok(sent.into_program())

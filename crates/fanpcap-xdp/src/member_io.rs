@@ -1,10 +1,10 @@
-//! A member's rings on one device, and the BPF program that fills them.
+//! A member's pool on one device, and the BPF program that fills it.
 
+use crate::pool::MemberPool;
 use crate::port;
 use crate::program::{GroupProgram, SlotFilter};
-use crate::rings::MemberRings;
 use fanpcap_bpf::{Classic, Object};
-use fanpcap_engine::MemberIo;
+use fanpcap_engine::{Ask, MemberIo};
 use fanpcap_linux::bpf::{Loaded, LoadedProgram};
 use fanpcap_reader::Input;
 use fanpcap_steer::ebpf;
@@ -13,22 +13,24 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A member's rings.
+/// A member's pool.
 #[derive(Debug)]
-pub(crate) struct RingsOfMember {
+pub(crate) struct PoolOfMember {
     program: Arc<GroupProgram>,
-    rings: MemberRings,
+    pool: MemberPool,
     snaplen: u32,
+    sent: bool,
 }
 
-impl RingsOfMember {
-    /// Makes a value for rings that no slot uses yet. `snaplen` is the number of bytes of each
-    /// packet to keep.
-    pub(crate) fn new(program: Arc<GroupProgram>, rings: MemberRings, snaplen: u32) -> Self {
+impl PoolOfMember {
+    /// Makes a value for a pool that no slot uses yet. `ask` are the requirements for which the pool
+    /// was made.
+    pub(crate) fn new(program: Arc<GroupProgram>, pool: MemberPool, ask: &Ask) -> Self {
         Self {
             program,
-            rings,
-            snaplen,
+            pool,
+            snaplen: ask.snaplen,
+            sent: ask.outgoing,
         }
     }
 }
@@ -39,9 +41,15 @@ fn load(filter: Object) -> Option<LoadedProgram> {
     loaded.map(Loaded::into_program)
 }
 
-impl MemberIo for RingsOfMember {
+impl MemberIo for PoolOfMember {
     fn admit(&self, slot: u8, socket: u64) -> io::Result<()> {
-        self.program.put(slot, &self.rings, self.snaplen, socket)
+        let Self {
+            pool,
+            snaplen,
+            sent,
+            ..
+        } = self;
+        self.program.put(slot, pool, *snaplen, socket, *sent)
     }
 
     fn input(
@@ -50,14 +58,14 @@ impl MemberIo for RingsOfMember {
         socket: BorrowedFd<'static>,
         timeout: Option<Duration>,
     ) -> io::Result<Input> {
-        port::open(socket, &self.program, slot, &self.rings, timeout)
+        port::open(socket, &self.program, slot, &self.pool, timeout)
     }
 
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool {
         let received = ebpf::xdp_filter(code).ok().and_then(load);
         let filter = received.map(|received| SlotFilter {
             received,
-            sent: match self.rings.has_sent() && self.program.filters_sent() {
+            sent: match self.sent && self.program.filters_sent() {
                 true => ebpf::sent_filter(code).ok().and_then(load),
                 false => None,
             },
@@ -67,10 +75,10 @@ impl MemberIo for RingsOfMember {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.rings.descriptors()
+        self.pool.descriptors().into()
     }
 
     fn bytes(&self) -> usize {
-        self.rings.len()
+        self.pool.len()
     }
 }

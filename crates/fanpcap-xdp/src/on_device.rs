@@ -6,26 +6,26 @@
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::error::{XdpError, of_store};
-use crate::layout::Lanes;
-use crate::member_io::RingsOfMember;
+use crate::layout::PoolShape;
+use crate::member_io::PoolOfMember;
+use crate::pool::MemberPool;
+use crate::port::CLOCKS;
 use crate::program::{GroupProgram, PROGRAM_DESCRIPTORS};
 use crate::registry::DeviceRegistry;
-use crate::rings::MemberRings;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_engine::{
     Ask, Counts, Ledger, Loader, MemberIo, NewGroup, Next, OnDevice, Refusal, faults,
 };
 use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
+use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
-use fanpcap_linux::wait::{clock, events};
-use fanpcap_ring::{LinkInfo, Records, Remains};
+use fanpcap_ring::{LinkInfo, Pool, Remains};
 use fanpcap_steer::ForEngine;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A group's part of a device, in one process.
 #[derive(Debug)]
@@ -137,9 +137,9 @@ impl OnDevice for OnXdp {
     }
 
     fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal> {
-        let rings = create_rings(ask, self.program.lanes())?;
+        let pool = create_pool(ask, self.program.shape())?;
         let program = Arc::clone(&self.program);
-        Ok(Box::new(RingsOfMember::new(program, rings, ask.snaplen)))
+        Ok(Box::new(PoolOfMember::new(program, pool, ask)))
     }
 
     fn dismiss(&self, slot: u8) -> io::Result<()> {
@@ -181,22 +181,24 @@ impl OnDevice for OnXdp {
     }
 
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool> {
-        let rings: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();
-        let readable = events::poll(&rings, Some(Duration::ZERO))?;
-        Ok(readable.contains(&true))
+        let own = rings
+            .iter()
+            .map(OwnedFd::try_clone)
+            .collect::<io::Result<_>>()?;
+        let pool = MemberPool::open(own, self.program.shape())?;
+        Ok(pool.map_words()?.has_unread())
     }
 
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
-        let rings = MemberRings::open(rings, self.program.lanes())?;
+        let pool = MemberPool::open(rings, self.program.shape())?;
         let link = LinkInfo {
             protocol: 0,
             ifindex: self.ifindex,
             hatype: ARPHRD_ETHER,
             pkttype: 0,
         };
-        let records = Records::new(rings.map()?, &link, clock::realtime_offset_ns);
-        let records = records.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Remains::of_records(records, taken))
+        let pool = Pool::new(pool.map()?, &link, CLOCKS);
+        Ok(Remains::of_pool(pool, taken))
     }
 
     fn loader(&self) -> io::Result<Box<dyn Loader + '_>> {
@@ -246,31 +248,22 @@ impl Loader for LoaderOnXdp<'_> {
     }
 }
 
-/// Creates a member's rings. Refuses if a memory limit leaves too little memory for the rings.
-/// Without this refusal, the process could reach the limit at its next new page, and the kernel
-/// could kill it.
-fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
-    let Ask {
-        snaplen,
-        bytes,
-        outgoing,
-    } = *ask;
-    let needed = MemberRings::bytes(snaplen, bytes, lanes, outgoing);
-    let memory = |limit| XdpError::Memory {
-        needed,
-        snaplen,
-        limit,
-    };
+/// Creates a member's pool. Refuses if a memory limit leaves too little memory for the pool. Without
+/// this refusal, the process could reach the limit at its next new page, and the kernel could kill
+/// it.
+fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
+    let needed = MemberPool::bytes(ask.bytes, shape);
+    let memory = |limit| XdpError::Memory { needed, limit };
     let limits = memory::limits(Path::new("/"));
     let limit = limits.into_iter().min_by_key(|limit| limit.left());
     if limit.is_some_and(|limit| needed + needed.min(limit.bytes / 8) > limit.left()) {
         return Err(memory(limit).into());
     }
-    let rings = MemberRings::create(snaplen, bytes, lanes, outgoing);
-    rings.map_err(|error| match error.raw_os_error() {
+    let pool = MemberPool::create(ask.bytes, shape);
+    pool.map_err(|error| match error.raw_os_error() {
         Some(ENOMEM) => memory(limit).into(),
         _ => {
-            let part = "the rings";
+            let part = "the pool";
             XdpError::Part { part, error }.into()
         }
     })

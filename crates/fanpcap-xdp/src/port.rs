@@ -1,26 +1,26 @@
-//! A member's ring buffers as a reader's input, and the port of that input.
+//! A member's pool as a reader's input, and the port of that input.
 //!
 //! The handle keeps its packet socket. The socket receives no packets, but reports when the device
 //! goes down.
 
+use crate::pool::MemberPool;
 use crate::program::{self, GroupProgram};
-use crate::rings::MemberRings;
-use crate::rows::{Rows, SlotCounts};
-use fanpcap_linux::bpf::Attached;
+use crate::rows::{Row, Rows, SlotCounts};
+use fanpcap_linux::bpf::{Attached, RingMapping};
 use fanpcap_linux::packet;
-use fanpcap_linux::wait::{self, Epoll, POLLIN, clock, events};
+use fanpcap_linux::wait::{self, Epoll, POLLIN, clock};
 use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
-use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolWords};
 use fanpcap_tpacket::Socket;
 use std::error::Error;
 use std::ffi::c_short;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
-/// Returns the input of a member with these rings in this slot. `socket` is the handle's packet
+/// Returns the input of a member with this pool in this slot. `socket` is the handle's packet
 /// socket. It is silent, is bound to the device, and stays open as long as the reader lives.
 /// `timeout` is the longest time until a packet is delivered.
 ///
@@ -30,7 +30,7 @@ pub fn open(
     socket: BorrowedFd<'static>,
     program: &GroupProgram,
     slot: u8,
-    rings: &MemberRings,
+    pool: &MemberPool,
     timeout: Option<Duration>,
 ) -> io::Result<Input> {
     let device = LinkInfo {
@@ -39,48 +39,52 @@ pub fn open(
         hatype: ARPHRD_ETHER,
         pkttype: 0,
     };
-    let records = Records::new(rings.map()?, &device, clock::realtime_offset_ns);
     Ok(Input {
-        ring: Ring::Records(records.ok_or(io::ErrorKind::InvalidData)?),
-        port: Arc::new(RingsPort::new(socket, program, slot, rings)?),
+        ring: Ring::Pool(Pool::new(pool.map()?, &device, CLOCKS)),
+        port: Arc::new(PoolPort::new(socket, program, slot, pool)?),
         timeout,
     })
 }
 
-/// The port of a member's ring buffers.
-struct RingsPort {
+/// The clocks of the readers of pools.
+pub(crate) const CLOCKS: PoolClocks = PoolClocks {
+    now: clock::monotonic_ns,
+    offset: clock::realtime_offset_ns,
+};
+
+/// The port of a member's pool.
+struct PoolPort {
     socket: BorrowedFd<'static>,
     /// Becomes readable when a BPF program wakes the reader, or when the socket has an error.
     epoll: Epoll,
-    rings: Vec<OwnedFd>,
+    bell: RingMapping,
+    words: PoolWords,
     rows: Rows,
     slot: u8,
     link: Option<Attached>,
-    /// The counts that were reported so far: records, and packets for which a ring had no room.
+    /// The counts that were reported so far: records, and packets for which the pool had no room.
     produced: AtomicU64,
     dropped: AtomicU64,
 }
 
-impl RingsPort {
+impl PoolPort {
     fn new(
         socket: BorrowedFd<'static>,
         program: &GroupProgram,
         slot: u8,
-        rings: &MemberRings,
+        pool: &MemberPool,
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(socket, false)?;
-        let own = rings.descriptors().into_iter();
-        let own = own.map(|fd| fd.try_clone_to_owned());
-        let own: Vec<OwnedFd> = own.collect::<io::Result<_>>()?;
-        own.iter()
-            .try_for_each(|ring| epoll.add_edge(ring.as_fd()))?;
+        let [.., bell] = pool.descriptors();
+        epoll.add_edge(bell)?;
         let rows = program.rows_again()?;
-        let before = rings.before().unwrap_or_else(|| rows.counts(slot));
+        let before = pool.before().unwrap_or_else(|| rows.counts(slot));
         Ok(Self {
             socket,
             epoll,
-            rings: own,
+            bell: pool.map_bell()?,
+            words: pool.map_words()?,
             rows,
             slot,
             link: program.link_again()?,
@@ -94,7 +98,7 @@ impl RingsPort {
     }
 }
 
-impl Port for RingsPort {
+impl Port for PoolPort {
     fn waits_on(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -108,19 +112,19 @@ impl Port for RingsPort {
             // Clears earlier wake-ups. Best effort: if this fails, the reader only wakes too early.
             let _ = self.epoll.clear();
         }
-        let mut rows = self.rows.of(self.slot);
-        if !rows.all(|row| row.wake_after(after)) {
+        // Before the lanes are armed: a bell that rings later stays rung.
+        self.bell.clear();
+        let mut rows = self.rows.of(self.slot).zip(0..);
+        // A lane that was never used is still armed for its first record.
+        let arms = |row: &Row<'_>, lane| {
+            !self.words.is_used(lane) || row.wake_after(|| self.words.position(lane), after)
+        };
+        if !rows.all(|(row, lane)| arms(&row, lane)) {
             return false;
         }
-        if after > 1 {
-            return true;
-        }
-        // The BPF program does not wake the reader for packets that came before this call. So this
-        // function returns false if there are unread packets: the reader must then read them and
-        // not wait.
-        let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
-        let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
-        !unread.contains(&true)
+        // No record wakes the reader that came before this call. So this function returns false if
+        // there are unread records: the reader must then read them and not wait.
+        after > 1 || !self.words.has_unread()
     }
 
     fn loopback(&self) -> Option<u32> {

@@ -1,14 +1,15 @@
 //! A group's BPF programs on a device, and the maps that change when members join or leave.
 
-use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
-use crate::layout::{SETTINGS_MAP, STAMP_MAP};
+use crate::layout::{BELLS_MAP, BLOCKS_MAP, FILTERS_MAP, LEDGER_MAP, PoolShape, READERS_MAP};
+use crate::layout::{ROWS_MAP, SETTINGS_MAP, SLOTS, STAMP_MAP, WRITERS_MAP};
 use crate::load::{Compile, Given, Making, ProgramError};
-use crate::rings::MemberRings;
+use crate::pool::MemberPool;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
-use fanpcap_bpf::{MapKind, MapSpec, ProgramKind};
+use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
+use fanpcap_ring::pool::layout::{READER_ENTRY, WRITER_ENTRY};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -21,7 +22,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct GroupProgram {
-    rings: ObjectArray,
+    /// The members' maps, by slot: the arrays of [`MEMBERS`].
+    members: [ObjectArray; 4],
+    shape: PoolShape,
     rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
@@ -56,7 +59,11 @@ pub struct SlotFilter {
 }
 
 /// How many descriptors [`GroupProgram::descriptors`] returns.
-pub(crate) const PROGRAM_DESCRIPTORS: usize = 7;
+pub(crate) const PROGRAM_DESCRIPTORS: usize = 10;
+
+/// The names of the arrays of members' maps, in the order of [`MemberPool::descriptors`].
+const MEMBERS: [&str; 4] = [BLOCKS_MAP, WRITERS_MAP, READERS_MAP, BELLS_MAP];
+const WRITERS: usize = 1;
 
 /// The objects of a device that a group's BPF program needs. All groups on the device share these
 /// objects.
@@ -73,19 +80,19 @@ pub struct DeviceMaps<'a> {
 }
 
 impl GroupProgram {
-    /// Loads the BPF program of a group without members, for a device with these lanes and this
-    /// registry. `given` are further maps for the BPF program. The [`Loaded`] in the result is the
+    /// Loads the BPF program of a group without members, for a device with this registry. The
+    /// group's members have pools of this shape. `given` are further maps for the BPF program. The [`Loaded`] in the result is the
     /// BPF program for received packets, with the steering program's own maps.
     ///
     /// # Errors
     /// [`ProgramError`].
     pub fn load(
-        lanes: Lanes,
+        shape: PoolShape,
         registry: DeviceMaps<'_>,
         given: &Given<'_>,
         compile: Compile<'_>,
     ) -> Result<(Self, Loaded), ProgramError> {
-        let group = Self::without_programs(lanes);
+        let group = Self::without_programs(shape);
         let mut group = group.map_err(|error| LoadError::of_map(ProgramKind::Xdp, error))?;
         // Looks up the number of the kernel's function that returns VLAN tags. The lookup takes a
         // while, so it is done here, and its result is kept: the later load of a root needs the
@@ -95,7 +102,7 @@ impl GroupProgram {
         group.link = link.map_err(LoadError::Map)?;
         let all = group.given(registry, given);
         let making = Making {
-            lanes,
+            shape,
             given: &all,
             compile,
         };
@@ -131,7 +138,7 @@ impl GroupProgram {
     ) -> Result<(Loaded, Option<LoadedProgram>), ProgramError> {
         let all = self.given(registry, given);
         let making = Making {
-            lanes: self.lanes(),
+            shape: self.shape,
             given: &all,
             compile,
         };
@@ -154,12 +161,18 @@ impl GroupProgram {
         }
     }
 
-    fn without_programs(lanes: Lanes) -> io::Result<Self> {
-        let array = |spec: MapSpec| ObjectArray::create("fanpcap_xdp", spec.kind, spec.entries);
+    fn without_programs(shape: PoolShape) -> io::Result<Self> {
+        let arrays = |entry_len| ObjectArray::of_arrays("fanpcap_xdp", entry_len, SLOTS);
         Ok(Self {
-            rings: array(layout::rings(lanes))?,
-            rows: Rows::create(lanes)?,
-            ledger: Ledger::create(lanes)?,
+            members: [
+                arrays(shape.block_len())?,
+                arrays(WRITER_ENTRY)?,
+                arrays(READER_ENTRY)?,
+                ObjectArray::create("fanpcap_xdp", MapKind::MapArray, SLOTS)?,
+            ],
+            shape,
+            rows: Rows::create(shape)?,
+            ledger: Ledger::create(shape)?,
             filters: filters()?,
             sent: Err(None),
             link: None,
@@ -171,15 +184,18 @@ impl GroupProgram {
         registry: DeviceMaps<'a>,
         others: &Given<'a>,
     ) -> Vec<(&'a str, BorrowedFd<'a>)> {
+        let members = MEMBERS
+            .into_iter()
+            .zip(self.members.each_ref().map(AsFd::as_fd));
         let own = [
-            (RINGS_MAP, self.rings.as_fd()),
             (ROWS_MAP, self.rows.as_fd()),
             (LEDGER_MAP, self.ledger.as_fd()),
             (FILTERS_MAP, self.filters.as_fd()),
             (SETTINGS_MAP, registry.settings),
             (STAMP_MAP, registry.stamp),
         ];
-        [&own, others].concat()
+        let all = members.chain(own).chain(others.iter().copied());
+        all.collect()
     }
 
     /// Opens the group from [`GroupProgram::descriptors`] of another process. Needs no capability.
@@ -187,17 +203,26 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when the descriptors are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [rings, rows, ledger, filters, sent, sent_filters, link] = descriptors;
+        let [blocks, writers, readers, bells, rest @ ..] = descriptors;
+        let [rows, ledger, filters, sent, sent_filters, link] = rest;
         let rows = Rows::open(rows)?;
-        let lanes = rows.lanes();
+        let ledger = Ledger::open(ledger, rows.lanes())?;
+        let shape = ledger.shape().ok_or(io::ErrorKind::InvalidData)?;
         let array = |filters| ObjectArray::open(filters, MapKind::ProgArray, SLOTS);
+        let members = |maps| ObjectArray::open(maps, MapKind::MapArray, SLOTS);
         let sent = Attached::open(sent, Hook::Egress).and_then(|program| {
             let filters = array(sent_filters)?;
             Ok(Sent { program, filters })
         });
         Ok(Self {
-            rings: ObjectArray::open(rings, MapKind::MapArray, lanes.entries())?,
-            ledger: Ledger::open(ledger, lanes)?,
+            members: [
+                members(blocks)?,
+                members(writers)?,
+                members(readers)?,
+                members(bells)?,
+            ],
+            shape,
+            ledger,
             filters: array(filters)?,
             // If the group has no BPF program for sent packets, only the group's first member has
             // the error with which the load or the attachment failed.
@@ -211,12 +236,16 @@ impl GroupProgram {
     /// these descriptors open any more, the kernel drops the members' filters and detaches the BPF
     /// program for sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
-        // If there is no BPF program for sent packets, or no link, the descriptor of the rings
+        let [blocks, writers, readers, bells] = self.members.each_ref().map(AsFd::as_fd);
+        // If there is no BPF program for sent packets, or no link, the descriptor of the blocks
         // takes its place.
-        let none = self.rings.as_fd();
+        let none = blocks;
         let sent = self.sent.as_ref();
         [
-            self.rings.as_fd(),
+            blocks,
+            writers,
+            readers,
+            bells,
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
@@ -240,35 +269,47 @@ impl GroupProgram {
         self.sent.is_ok()
     }
 
-    /// Returns the lanes that the device had when the group began.
-    pub fn lanes(&self) -> Lanes {
-        self.rows.lanes()
+    /// The shape of the pools of the group's members.
+    pub fn shape(&self) -> PoolShape {
+        self.shape
     }
 
-    /// Directs the slot's packets into `rings` from now on: at most `snaplen` bytes of each packet,
-    /// and without a filter. The first packet wakes the reader. When this function returns, no more
-    /// packets come into the slot's former rings. As with packet sockets, the slot does not get
-    /// packets that the host sends by the member's own `socket` (`SO_COOKIE`).
+    /// Directs the slot's packets into `pool` from now on: at most `snaplen` bytes of each packet,
+    /// and without a filter. `sent` says whether packets that the host sends are captured too. The
+    /// first packet wakes the reader. When this function returns, no more packets come into the
+    /// slot's former pool. As with packet sockets, the slot does not get packets that the host sends
+    /// by the member's own `socket` (`SO_COOKIE`).
     ///
     /// # Errors
     /// The errors of bpf(2). After an error, the slot may get no packets.
-    pub fn put(&self, slot: u8, rings: &MemberRings, snaplen: u32, socket: u64) -> io::Result<()> {
+    pub fn put(
+        &self,
+        slot: u8,
+        pool: &MemberPool,
+        snaplen: u32,
+        socket: u64,
+        sent: bool,
+    ) -> io::Result<()> {
+        // A BPF program needs the writer's map first. When this map is removed, no BPF program uses
+        // the former pool any more, and none can mix the maps of two pools.
+        self.set_snaplen(slot, 0);
+        self.members[WRITERS].remove(slot.into(), 1)?;
         self.rows.of(slot).for_each(|row| {
-            row.set_snaplen(0);
             row.set_filter(0);
             row.set_socket(socket);
+            row.set_sent(sent);
+            row.wake_next();
         });
-        let fds = rings.for_lanes(self.lanes());
-        self.rings.put(self.first(slot), &fds)?;
-        if !rings.has_sent() {
-            let received = self.lanes().received();
-            self.rings.remove(self.first(slot) + received, 1)?;
+        let maps = self.members.iter().zip(pool.descriptors());
+        let (writer, others): (Vec<_>, Vec<_>) =
+            maps.enumerate().partition(|(index, _)| *index == WRITERS);
+        for (_, (array, map)) in others.into_iter().chain(writer) {
+            array.put(slot.into(), &[map])?;
         }
-        rings.note_before(self.slot_counts(slot));
-        self.wake_after(slot, 1);
+        pool.note_before(self.slot_counts(slot));
         self.set_snaplen(slot, snaplen);
-        if rings.has_sent() {
-            self.ledger.want_sent(self.lanes().received());
+        if sent {
+            self.ledger.want_sent();
         }
         Ok(())
     }
@@ -279,16 +320,17 @@ impl GroupProgram {
         self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
     }
 
-    /// Removes the slot's rings and its filter. When this function returns, no more packets come
-    /// into the rings.
+    /// Removes the slot's pool and its filter. When this function returns, no more packets come into
+    /// the pool.
     ///
     /// # Errors
     /// The errors of bpf(2).
     pub fn take_away(&self, slot: u8) -> io::Result<()> {
         self.set_snaplen(slot, 0);
         self.set_filter(slot, None)?;
-        let used = self.lanes().received() + 1;
-        self.rings.remove(self.first(slot), used)
+        self.members[WRITERS].remove(slot.into(), 1)?;
+        let mut all = self.members.iter();
+        all.try_for_each(|array| array.remove(slot.into(), 1))
     }
 
     /// Sets or removes the filter that the kernel runs for the slot. Records that are written
@@ -329,14 +371,6 @@ impl GroupProgram {
         self.ledger.counts(slots.fold(0, u64::wrapping_add))
     }
 
-    /// Makes one packet in each lane wake the reader of the slot's rings: the packet with the
-    /// number `after`, counted from now on. Returns false if this packet has already arrived in
-    /// some lane. In this case, it is possible that no packet wakes the reader.
-    pub fn wake_after(&self, slot: u8, after: u64) -> bool {
-        let mut rows = self.rows.of(slot);
-        rows.all(|row| row.wake_after(after))
-    }
-
     /// Whether the device is gone, or another process has detached the engine's BPF program from
     /// the device.
     pub fn is_detached(&self) -> bool {
@@ -350,10 +384,6 @@ impl GroupProgram {
 
     pub(crate) fn rows_again(&self) -> io::Result<Rows> {
         Rows::open(self.rows.as_fd().try_clone_to_owned()?)
-    }
-
-    fn first(&self, slot: u8) -> u32 {
-        u32::from(slot) * self.lanes().stride()
     }
 }
 

@@ -1,8 +1,9 @@
 //! A group's rows and counters, which BPF programs and processes share. Processes access them by
 //! this module.
 
-use crate::layout::{LEDGER_MAP, LONGEST, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
+use crate::layout::{LEDGER_MAP, LONGEST, PoolShape, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
+use fanpcap_ring::pool;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,9 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// counts at its join, and subtracts them from later counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
-    /// Records written to the slot's rings.
+    /// Records written to the slot's pools.
     pub produced: u64,
-    /// Packets for which a ring had no room.
+    /// Packets for which a pool had no room.
     pub dropped: u64,
     /// Packets that the slot's filter rejected, or that the slot's member sent.
     pub unwanted: u64,
@@ -26,7 +27,7 @@ pub struct GroupCounts {
     pub offered: u64,
     /// Packets that the steering program dropped.
     pub nowhere: u64,
-    /// Packets for which the group had no member, or whose slot had no ring.
+    /// Packets for which the group had no member, or whose slot had no pool.
     pub no_member: u64,
 }
 
@@ -34,12 +35,13 @@ pub struct GroupCounts {
 #[derive(Debug)]
 pub(crate) struct Rows {
     table: Table,
-    lanes: Lanes,
+    lanes: u32,
 }
 
 impl Rows {
-    pub(crate) fn create(lanes: Lanes) -> io::Result<Self> {
-        let table = Table::create_rows(ROWS_MAP, ROW_LEN, lanes.entries())?;
+    pub(crate) fn create(shape: PoolShape) -> io::Result<Self> {
+        let table = Table::create_rows(ROWS_MAP, ROW_LEN, shape.entries())?;
+        let lanes = shape.lanes();
         Ok(Self { table, lanes })
     }
 
@@ -49,20 +51,20 @@ impl Rows {
     /// `InvalidData` if `fd` is not a map of rows.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
         let table = Table::open_rows(fd, ROW_LEN)?;
-        let lanes = Lanes::of_entries(table.len() / ROW_LEN as usize);
+        let rows = u32::try_from(table.len()).unwrap_or(0) / ROW_LEN;
+        let lanes = Some(rows / SLOTS).filter(|&lanes| lanes > 0 && rows == lanes * SLOTS);
         let lanes = lanes.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self { table, lanes })
     }
 
-    pub(crate) fn lanes(&self) -> Lanes {
+    pub(crate) fn lanes(&self) -> u32 {
         self.lanes
     }
 
     /// Returns the rows of a slot, one for each lane.
     pub(crate) fn of(&self, slot: u8) -> impl Iterator<Item = Row<'_>> {
-        let stride = self.lanes.stride();
-        let first = u32::from(slot) * stride;
-        (first..first + stride).map(|index| Row {
+        let first = u32::from(slot) * self.lanes;
+        (first..first + self.lanes).map(|index| Row {
             table: &self.table,
             at: (index * ROW_LEN) as usize,
         })
@@ -85,7 +87,7 @@ impl Rows {
 }
 
 impl SlotCounts {
-    /// Returns how many packets were directed to the slot's rings, including dropped packets, and
+    /// Returns how many packets were directed to the slot's pools, including dropped packets, and
     /// how many were dropped.
     pub(crate) fn for_slot(&self) -> [u64; 2] {
         [self.produced.wrapping_add(self.dropped), self.dropped]
@@ -156,27 +158,30 @@ impl<'a> Row<'a> {
         self.read(row::SOCKET) == cookie
     }
 
+    pub(crate) fn set_sent(&self, wants: bool) {
+        if let Some(half) = self.half(row::SENT) {
+            half.store(wants.into(), Ordering::Release);
+        }
+    }
+
     pub(crate) fn set_filter(&self, filter: u32) {
         if let Some(half) = self.half(row::FILTER) {
             half.store(filter, Ordering::Release);
         }
     }
 
-    /// Makes a record wake the reader: the record with the number `after`, counted from now on.
-    /// Returns false if that many records have already arrived. In this case, it is possible that
-    /// no record wakes the reader.
-    pub(crate) fn wake_after(&self, after: u64) -> bool {
-        let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
-        else {
-            return true;
-        };
-        let at = produced.load(Ordering::Acquire).wrapping_add(after);
-        // The swap and the fence keep the CPU from reading `produced` before `wake_at` is written.
-        // This is the reader's side of the protocol in `capture::deliver::submit`.
-        wake_at.swap(at, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
-        let missing = at.wrapping_sub(produced.load(Ordering::SeqCst));
-        (1..=after).contains(&missing)
+    /// Makes the lane's next record wake the reader, whatever the lane's position is.
+    pub(crate) fn wake_next(&self) {
+        if let Some(word) = self.word(row::WAKE_AT) {
+            word.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes the record wake the reader with which the lane's position is at least `after` bytes
+    /// further. Returns false if the position is that far already: see [`pool::wake_after`].
+    pub(crate) fn wake_after(&self, position: impl Fn() -> u64, after: u64) -> bool {
+        let word = self.word(row::WAKE_AT);
+        word.is_none_or(|word| pool::wake_after(word, position, after))
     }
 }
 
@@ -185,28 +190,41 @@ impl<'a> Row<'a> {
 pub(crate) struct Ledger(Table);
 
 impl Ledger {
-    pub(crate) fn create(lanes: Lanes) -> io::Result<Self> {
-        Table::create_rows(LEDGER_MAP, ROW_LEN, lanes.stride()).map(Self)
+    pub(crate) fn create(shape: PoolShape) -> io::Result<Self> {
+        let ledger = Self(Table::create_rows(LEDGER_MAP, ROW_LEN, shape.lanes())?);
+        if let Some(half) = ledger.half(ledger::BLOCK_LEN) {
+            half.store(shape.block_len(), Ordering::Release);
+        }
+        Ok(ledger)
     }
 
-    /// Opens the counters behind `fd`, of a group with these lanes.
+    /// Opens the counters behind `fd`, of a group with so many lanes.
     ///
     /// # Errors
     /// `InvalidData` if `fd` is not the map of the counters of such a group.
-    pub(crate) fn open(fd: OwnedFd, lanes: Lanes) -> io::Result<Self> {
+    pub(crate) fn open(fd: OwnedFd, lanes: u32) -> io::Result<Self> {
         let table = Table::open_rows(fd, ROW_LEN)?;
-        if table.len() != (lanes.stride() * ROW_LEN) as usize {
+        if table.len() != (lanes * ROW_LEN) as usize {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(Self(table))
     }
 
-    /// Stores that a member wants sent packets. `lane` is the lane of sent packets.
-    pub(crate) fn want_sent(&self, lane: u32) {
-        let at = (lane * ROW_LEN) as usize + usize::from(ledger::WANTS_SENT.unsigned_abs());
-        let flag: Option<&[AtomicU32]> = self.0.view(at, 1);
-        if let Some([flag]) = flag {
-            flag.store(1, Ordering::Release);
+    fn half(&self, at: i16) -> Option<&AtomicU32> {
+        self.0.view(usize::from(at.unsigned_abs()), 1)?.first()
+    }
+
+    /// The shape of the pools of the group's members. `None` if a process has stored nonsense.
+    pub(crate) fn shape(&self) -> Option<PoolShape> {
+        let block_len = self.half(ledger::BLOCK_LEN)?.load(Ordering::Acquire);
+        let lanes = self.0.len() / ROW_LEN as usize;
+        PoolShape::of_group(lanes * SLOTS as usize, block_len)
+    }
+
+    /// Stores that a member wants sent packets.
+    pub(crate) fn want_sent(&self) {
+        if let Some(half) = self.half(ledger::WANTS_SENT) {
+            half.store(1, Ordering::Release);
         }
     }
 

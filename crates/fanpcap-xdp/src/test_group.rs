@@ -1,10 +1,11 @@
 //! Groups for tests.
 
 use crate::layout::{self, XDP_DROP};
-use crate::{Capture, DeviceMaps, GroupProgram, Lanes, MemberRings};
+use crate::port::CLOCKS;
+use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, PoolShape};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
-use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_ring::{LinkInfo, Pool, PoolClocks};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
 use fanpcap_testkit::frames::{ethernet, v4};
@@ -31,12 +32,13 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn of(source: &str, lanes: Lanes, registry: DeviceMaps<'_>) -> Self {
+    pub(crate) fn of(source: &str, registry: DeviceMaps<'_>) -> Self {
+        let shape = PoolShape::of_machine().unwrap();
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
         let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
         let compile = |capture: &Capture| ebpf::xdp(&tree, GroupOptions::default(), capture);
-        let (program, received) = GroupProgram::load(lanes, registry, &given, &compile).unwrap();
+        let (program, received) = GroupProgram::load(shape, registry, &given, &compile).unwrap();
         let received = received.into_program();
         Self {
             program,
@@ -50,12 +52,12 @@ impl Group {
         ran.unwrap().verdict
     }
 
-    /// Puts a member into slot 0.
-    pub(crate) fn rings(&self, snaplen: u32) -> (MemberRings, Records) {
-        let rings = MemberRings::create(snaplen, Some(0), self.program.lanes(), true).unwrap();
-        let records = records(&rings);
-        self.program.put(0, &rings, snaplen, 0).unwrap();
-        (rings, records)
+    /// Puts a member into slot 0, which also gets sent packets.
+    pub(crate) fn pool(&self, snaplen: u32) -> (MemberPool, Pool) {
+        let maps = MemberPool::create(Some(0), self.program.shape()).unwrap();
+        let pool = reader(&maps);
+        self.program.put(0, &maps, snaplen, 0, true).unwrap();
+        (maps, pool)
     }
 }
 
@@ -85,21 +87,25 @@ impl DeviceRegistry {
     }
 }
 
-pub(crate) fn records(rings: &MemberRings) -> Records {
+pub(crate) fn reader(maps: &MemberPool) -> Pool {
     let link = LinkInfo {
         protocol: 0,
         ifindex: 7,
         hatype: 1,
         pkttype: 0,
     };
-    Records::new(rings.map().unwrap(), &link, || 0).unwrap()
+    let clocks = PoolClocks {
+        offset: || 0,
+        ..CLOCKS
+    };
+    Pool::new(maps.map().unwrap(), &link, clocks)
 }
 
 /// Returns the content of the next record: bytes, length on the wire, and the filter that the frame
 /// has passed.
-pub(crate) fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
-    records.open();
-    let frame = records.next_frame().unwrap()?;
+pub(crate) fn next(pool: &mut Pool) -> Option<(Vec<u8>, u32, u32)> {
+    pool.open();
+    let frame = pool.next_frame().unwrap()?;
     Some((frame.data().to_vec(), frame.wire_len(), frame.filter()))
 }
 

@@ -29,6 +29,11 @@ pub enum Unavailable {
     Driver(io::Error),
     /// The kernel is older than Linux 5.18.
     Kernel,
+    /// The kernel is fully preemptible (PREEMPT_RT): BPF programs on one CPU may interrupt each
+    /// other, but each CPU's block has one writer.
+    Realtime,
+    /// The machine may have more CPUs than a group has lanes. The value is the number of CPUs.
+    Cpus(u32),
     /// The group has no BPF program for packets that the host sends. The value is the reason;
     /// `None` means that the kernel has no hook for such a BPF program.
     Sent(Option<String>),
@@ -67,6 +72,11 @@ impl fmt::Display for Unavailable {
                  (or not with this MTU, LRO or number of queues): {error}"
             ),
             Self::Kernel => f.write_str("the kernel is older than Linux 5.18"),
+            Self::Realtime => f.write_str("the kernel is a real-time kernel (PREEMPT_RT)"),
+            Self::Cpus(possible) => write!(
+                f,
+                "the machine may have {possible} CPUs, more than the engine can serve"
+            ),
             Self::Sent(reason) => {
                 f.write_str("packets that the host sends can't be captured")?;
                 match reason {
@@ -93,6 +103,8 @@ impl Error for Unavailable {
             | Self::TakesVlanTags(_)
             | Self::Foreign { .. }
             | Self::Kernel
+            | Self::Realtime
+            | Self::Cpus(_)
             | Self::Sent(_) => None,
         }
     }

@@ -18,7 +18,7 @@ use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::{ETH_P_ALL, inject::Injector};
 use fanpcap_reader::{GroupTasks, Ring};
-use fanpcap_ring::Records;
+use fanpcap_ring::Pool;
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::frames::{ethernet, udp, v4};
 use fanpcap_testkit::netns::on_pair;
@@ -57,7 +57,7 @@ fn asks(prepared: &Prepared) -> EngineAsk<'_> {
 /// A member that this process reads.
 struct Reader {
     // The fields are dropped in this order.
-    records: Records,
+    pool: Pool,
     _socket: OwnedFd,
     member: Member,
 }
@@ -83,9 +83,9 @@ fn join_on(
     };
     let member = join(request)?;
     let _ = member.read_by_us();
-    let records = records(ifindex, member.membership().unwrap());
+    let pool = pool(ifindex, member.membership().unwrap());
     let reader = Reader {
-        records,
+        pool,
         _socket: socket,
         member,
     };
@@ -100,13 +100,13 @@ fn silent(ifindex: u32) -> OwnedFd {
     socket
 }
 
-fn records(ifindex: u32, membership: &Membership) -> Records {
+fn pool(ifindex: u32, membership: &Membership) -> Pool {
     let (slot, rings) = membership.io().unwrap();
     // A reader's socket stays open as long as the process. The member's socket closes earlier.
     let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
     match rings.input(slot, socket.as_fd(), None).unwrap().ring {
-        Ring::Records(records) => records,
-        Ring::V2(_) | Ring::V3(_) => panic!("rings of records"),
+        Ring::Pool(pool) => pool,
+        Ring::V2(_) | Ring::V3(_) => panic!("a ring of a packet socket"),
     }
 }
 
@@ -118,11 +118,11 @@ impl Reader {
     /// Takes the frames, and returns how many of them the test has sent.
     fn take(&mut self) -> usize {
         let mut count = 0;
-        while self.records.open() {
-            while let Some(frame) = self.records.next_frame().unwrap() {
+        while self.pool.open() {
+            while let Some(frame) = self.pool.next_frame().unwrap() {
                 count += usize::from(is_ours(frame.data()));
             }
-            self.records.release();
+            self.pool.release();
         }
         count
     }

@@ -1,6 +1,5 @@
 //! Maps: values that BPF programs and processes share.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -9,6 +8,7 @@ use fanpcap_bpf::{Instruction, MapKind, MapSpec};
 use super::info::Shape;
 use super::{Attributes, bpf, number, short};
 use crate::errno::owned;
+use crate::process::cpu;
 
 /// A BPF map.
 #[derive(Debug)]
@@ -269,14 +269,10 @@ fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd>
     owned(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
-/// Returns how many values an entry of a per-CPU map has at most: the highest number of a possible
-/// CPU, plus one. An entry has fewer values if the numbers of the CPUs have gaps.
+/// Returns how many values an entry of a per-CPU map has at most. An entry has fewer values if the
+/// numbers of the CPUs have gaps.
 fn possible_cpus() -> io::Result<usize> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let last = list.trim().rsplit([',', '-']).next();
-    let last = last.and_then(|number| number.parse::<usize>().ok());
-    last.map(|last| last + 1)
-        .ok_or(io::ErrorKind::InvalidData.into())
+    usize::try_from(cpu::possible()?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 // SAFETY: the part of union bpf_attr for BPF_MAP_CREATE, without addresses.

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::info::Shape;
 use super::map;
@@ -27,6 +27,15 @@ impl RingBuffer {
     /// `E2BIG` when the ring buffer is too large.
     pub fn create(name: &str, len: u32) -> io::Result<Self> {
         Self::behind(map::create(name, &shape(len))?, len)
+    }
+
+    /// Creates the smallest ring buffer, with the length of a page.
+    ///
+    /// # Errors
+    /// As [`RingBuffer::create`].
+    pub fn smallest(name: &str) -> io::Result<Self> {
+        let page = u32::try_from(page()?).map_err(|_| io::ErrorKind::InvalidData)?;
+        Self::create(name, page)
     }
 
     /// Opens the ring buffer behind `fd`, which may come from another process. Needs no capability.
@@ -158,6 +167,12 @@ impl RingMapping {
     #[inline]
     pub fn producer(&self) -> &AtomicU64 {
         self.producer.word(0)
+    }
+
+    /// Takes all records, and ignores their content.
+    pub fn clear(&self) {
+        let position = self.producer().load(Ordering::Acquire);
+        self.consumer().store(position, Ordering::Release);
     }
 
     /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from this address

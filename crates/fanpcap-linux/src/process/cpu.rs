@@ -1,6 +1,7 @@
 //! CPUs: sets the CPUs on which a thread may run, and reads and writes lists of CPUs.
 
 use crate::errno::check;
+use std::fs;
 use std::io;
 use std::mem;
 
@@ -64,6 +65,36 @@ pub fn affinity(thread: u32) -> io::Result<Vec<usize>> {
         // SAFETY: all CPUs of `all` are in the set's range.
         .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
         .collect())
+}
+
+/// Returns the highest number that a CPU can have while the machine runs, plus one.
+///
+/// # Errors
+/// The list in sysfs can't be read.
+pub fn possible() -> io::Result<u32> {
+    let last = of_machine("possible")?.into_iter().max();
+    let count = last.and_then(|last| u32::try_from(last + 1).ok());
+    count.ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// Returns the number of CPUs that are online.
+///
+/// # Errors
+/// As [`possible`].
+pub fn online() -> io::Result<u32> {
+    let count = of_machine("online")?.len();
+    u32::try_from(count).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether the kernel is fully preemptible (PREEMPT_RT). On such a kernel, code that runs with
+/// bottom halves disabled may be interrupted by other such code on the same CPU.
+pub fn is_realtime() -> bool {
+    fs::read("/sys/kernel/realtime").is_ok_and(|flag| flag.first() == Some(&b'1'))
+}
+
+fn of_machine(name: &str) -> io::Result<Vec<usize>> {
+    let text = fs::read_to_string(format!("/sys/devices/system/cpu/{name}"))?;
+    list(text.trim()).ok_or(io::ErrorKind::InvalidData.into())
 }
 
 fn no_cpus() -> libc::cpu_set_t {
@@ -170,5 +201,13 @@ mod tests {
         set_affinity(0, &own).unwrap();
         assert_eq!(affinity(0).unwrap(), own);
         assert!(set_affinity(0, &[]).is_err() && set_affinity(0, &[1 << 20]).is_err());
+    }
+
+    #[test]
+    fn the_machine_has_as_many_cpus_as_its_lists_say() {
+        let (possible, online) = (possible().unwrap(), online().unwrap());
+        assert!((1..=possible).contains(&online), "{online} of {possible}");
+        let last = cpus().unwrap().into_iter().max().unwrap();
+        assert!(last < possible as usize);
     }
 }

@@ -15,7 +15,7 @@ mod several;
 mod group_tasks;
 mod inherited;
 mod borrowed;
-#[path = "../../../fanpcap-ring/tests/program/mod.rs"]
+#[path = "../../../fanpcap-ring/tests/pool/mod.rs"]
 mod written;
 mod program;
 mod records;

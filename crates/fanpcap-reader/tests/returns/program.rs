@@ -1,26 +1,25 @@
-//! A port, and ring buffers in ordinary memory. The test fills them as the kernel and a BPF program
-//! do.
+//! A port, and a pool in ordinary memory. The test fills it as a BPF program does.
 
-use super::written::{DEVICE, Program, Written, written};
-use fanpcap_linux::bpf::RingMapping;
+use super::written::{BLOCK_LEN, DEVICE, Writer, Written, new_memory, room_of, written};
 use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
-use fanpcap_ring::{Records, Remains};
+use fanpcap_ring::{Pool, PoolClocks, PoolMemory, Remains};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Bytes of a lane.
-pub(crate) const LEN: usize = 1 << 16;
+/// Bytes of the pool.
+const LEN: usize = 1 << 16;
 
 /// The difference between the time of day and the monotonic clock: seven seconds in these tests.
 pub(crate) fn offset() -> u64 {
     7_000_000_000
 }
 
-/// The kernel's side of one lane, and the requests of the lane's reader.
+/// The BPF program's side of one lane, and the requests of the lane's reader.
 pub(crate) struct FakeProgram {
     /// The descriptor on which the reader waits. It is readable when bytes were written to `there`.
     here: UnixStream,
@@ -32,22 +31,36 @@ pub(crate) struct FakeProgram {
 }
 
 struct Lane {
-    program: Program,
-    produced: u64,
+    writer: Writer,
+    /// The position at which the reader is woken.
     wake_at: u64,
 }
 
+impl Lane {
+    fn position(&self) -> u64 {
+        self.writer.position(0).load(Ordering::Acquire)
+    }
+
+    fn read(&self) -> u64 {
+        self.writer.read(0).load(Ordering::Acquire)
+    }
+}
+
+fn pool(memory: PoolMemory) -> Pool {
+    let clocks = PoolClocks {
+        now: || u64::MAX,
+        offset,
+    };
+    Pool::new(memory, &DEVICE, clocks)
+}
+
 impl FakeProgram {
-    /// Creates a device. Returns the kernel's side of the device, and the input for the reader.
+    /// Creates a device. Returns the BPF program's side of the device, and the input for the reader.
     pub(crate) fn new(timeout: Option<Duration>) -> (Arc<Self>, Input) {
-        let mapping = RingMapping::anonymous(LEN).unwrap();
+        let (writer, memory) = new_memory(LEN / BLOCK_LEN, 1);
         let (here, there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
-        let lane = Lane {
-            program: Program::of(&mapping),
-            produced: 0,
-            wake_at: 1,
-        };
+        let lane = Lane { writer, wake_at: 0 };
         let device = Arc::new(Self {
             here,
             there,
@@ -55,9 +68,8 @@ impl FakeProgram {
             late: Mutex::default(),
             armed: Mutex::default(),
         });
-        let records = Records::new(vec![mapping], &DEVICE, offset).unwrap();
         let input = Input {
-            ring: Ring::Records(records),
+            ring: Ring::Pool(pool(memory)),
             port: Arc::clone(&device) as Arc<dyn Port>,
             timeout,
         };
@@ -67,9 +79,9 @@ impl FakeProgram {
     pub(crate) fn arrive(&self, packets: &[Written]) {
         for packet in packets {
             let mut lane = self.lane.lock().unwrap();
-            assert!(lane.program.arrive(packet), "the ring is full");
-            lane.produced += 1;
-            if lane.produced == lane.wake_at {
+            assert!(lane.writer.arrive(0, packet), "the pool is full");
+            if lane.position() >= lane.wake_at {
+                lane.wake_at = u64::MAX;
                 (&self.there).write_all(&[0]).unwrap();
             }
         }
@@ -77,15 +89,17 @@ impl FakeProgram {
 
     /// The ring of a reader that took `taken` records and then died.
     pub(crate) fn remains(&self, taken: u64) -> Remains {
-        let copy = self.lane.lock().unwrap().program.copy();
-        let records = Records::new(vec![copy], &DEVICE, offset).unwrap();
-        Remains::of_records(records, taken)
+        let copy = self.lane.lock().unwrap().writer.copy();
+        Remains::of_pool(pool(copy), taken)
     }
 
+    /// Spoils the last packet.
     pub(crate) fn spoil(&self) {
         let lane = self.lane.lock().unwrap();
-        let next = lane.program.read();
-        lane.program.put(next, &u32::to_ne_bytes(1 << 20));
+        // The packet's length follows the stamp.
+        let next = lane.position() - room_of(&written(1));
+        let at = lane.writer.offset(0, next) + 8;
+        lane.writer.put(at, &u32::to_ne_bytes(1 << 20));
     }
 }
 
@@ -105,8 +119,8 @@ impl Port for FakeProgram {
         }
         while (&self.here).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
         let mut lane = self.lane.lock().unwrap();
-        lane.wake_at = lane.produced + after;
-        after > 1 || lane.program.producer() == lane.program.consumer()
+        lane.wake_at = lane.position() + after;
+        after > 1 || lane.position() == lane.read()
     }
 
     fn loopback(&self) -> Option<u32> {

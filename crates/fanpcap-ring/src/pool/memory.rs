@@ -13,23 +13,30 @@ pub struct PoolWords {
     writer: Mapping,
     reader: Mapping,
     lanes: usize,
+    /// The number of a position's bits that are an offset in a block.
+    shift: u32,
 }
 
 // SAFETY: all accesses to the mappings are atomic.
 unsafe impl Sync for PoolWords {}
 
 impl PoolWords {
-    /// The words in these mappings. `None` if the mappings do not have the same number of lanes, or
-    /// no lane.
-    pub fn new(writer: Mapping, reader: Mapping) -> Option<Self> {
+    /// The words in these mappings, of a pool with blocks of `block_len` bytes. `None` if the length
+    /// is no power of two from 4 KiB to 16 MiB, if the mappings do not have the same number of lanes,
+    /// or if they have no lane.
+    pub fn new(writer: Mapping, reader: Mapping, block_len: usize) -> Option<Self> {
+        let is_len = block_len.is_power_of_two() && (1 << 12..=1 << 24).contains(&block_len);
         let entries = writer.len() / WRITER_ENTRY as usize;
         let fit = writer.len() == entries * WRITER_ENTRY as usize
             && reader.len() == entries * READER_ENTRY as usize;
-        let lanes = entries.checked_sub(1).filter(|&lanes| fit && lanes > 0)?;
+        let lanes = entries
+            .checked_sub(1)
+            .filter(|&it| is_len && fit && it > 0)?;
         Some(Self {
             writer,
             reader,
             lanes,
+            shift: block_len.trailing_zeros(),
         })
     }
 
@@ -42,6 +49,11 @@ impl PoolWords {
     #[inline]
     pub fn position(&self, lane: usize) -> u64 {
         self.word(lane, writer::POSITION).get() & ALIGNED
+    }
+
+    /// Whether the lane has ever had a block.
+    pub fn is_used(&self, lane: usize) -> bool {
+        self.position(lane) >> self.shift != 0
     }
 
     /// Whether some lane has records that no reader has taken.
@@ -97,7 +109,6 @@ impl PoolWords {
 pub struct PoolMemory {
     pub(super) words: PoolWords,
     blocks: Mapping,
-    shift: u32,
     count: u32,
 }
 
@@ -105,16 +116,13 @@ pub struct PoolMemory {
 unsafe impl Sync for PoolMemory {}
 
 impl PoolMemory {
-    /// The memory of a pool with these words and blocks of `block_len` bytes. `None` if the length
-    /// is no power of two from 4 KiB to 16 MiB, or if `blocks` are no such blocks, or more than
-    /// [`BLOCKS_MAX`].
-    pub fn new(words: PoolWords, blocks: Mapping, block_len: usize) -> Option<Self> {
-        let is_len = block_len.is_power_of_two() && (1 << 12..=1 << 24).contains(&block_len);
-        let count = blocks.len().checked_div(block_len)?;
-        let fits = is_len && count * block_len == blocks.len() && count <= BLOCKS_MAX as usize;
+    /// The memory of a pool with these words. `None` if `blocks` are not whole blocks, or are none,
+    /// or are more than [`BLOCKS_MAX`].
+    pub fn new(words: PoolWords, blocks: Mapping) -> Option<Self> {
+        let count = blocks.len() >> words.shift;
+        let fits = count << words.shift == blocks.len() && count <= BLOCKS_MAX as usize;
         Some(Self {
             words,
-            shift: block_len.trailing_zeros(),
             count: u32::try_from(count).ok().filter(|&it| fits && it > 0)?,
             blocks,
         })
@@ -131,7 +139,7 @@ impl PoolMemory {
     }
 
     pub(super) fn block_len(&self) -> u64 {
-        1 << self.shift
+        1 << self.words.shift
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -139,12 +147,12 @@ impl PoolMemory {
     }
 
     pub(super) fn sequence(&self, position: u64) -> u64 {
-        position >> self.shift
+        position >> self.words.shift
     }
 
     /// The position at which the block with this sequence begins.
     pub(super) fn begin(&self, sequence: u64) -> u64 {
-        sequence << self.shift
+        sequence << self.words.shift
     }
 
     /// The index and the address of the lane's block with this sequence. `None` if the pool has no
@@ -154,7 +162,7 @@ impl PoolMemory {
         let index = Some(index).filter(|&index| index < self.count && sequence != 0)?;
         // SAFETY: the index is that of one of the blocks.
         Some((index, unsafe {
-            self.blocks.base().add((index as usize) << self.shift)
+            self.blocks.base().add((index as usize) << self.words.shift)
         }))
     }
 

@@ -15,13 +15,13 @@ const STEPS: [i16; 3] = [64, 96, LONGEST];
 /// [`by_length`] copies this many bytes before it reads the length.
 const BEGIN: i16 = 56;
 
-/// Copies r8 bytes of the frame to the record in r9. Expects the context in r6.
+/// Copies r8 bytes of the frame, at most `most`, to the record in r9. Expects the context in r6.
 ///
 /// Up to [`LONGEST`] bytes are copied by single loads, which take half the time of the helper. The
-/// loads may copy more than r8 bytes, if the frame is long enough. The record always has room for
-/// these bytes. So the code needs no loop. If the helper fails, which can't happen, the code
-/// discards the record and jumps to `failed`.
-pub(super) fn copy(asm: &mut Assembler, failed: Label) {
+/// loads may copy more than r8 bytes, if the frame is long enough. The block always has room for
+/// these bytes. So the code needs no loop. If the helper fails, which can't happen, the code jumps
+/// to `failed`.
+pub(super) fn copy(asm: &mut Assembler, most: i32, failed: Label) {
     let [helper, done, whole] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
     asm.load(Width::Word, R2, R6, xdp::DATA_END);
@@ -41,7 +41,7 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(whole);
     by_length(asm, helper, done);
     asm.bind(helper);
-    by_helper(asm, done, failed);
+    by_helper(asm, most, failed);
     asm.bind(done);
 }
 
@@ -102,15 +102,20 @@ fn one(asm: &mut Assembler, width: Width, at: i16) {
 }
 
 /// Copies r8 bytes as [`copy`] does, but uses the helper for every length.
-pub(super) fn copy_by_helper(asm: &mut Assembler, failed: Label) {
-    let done = asm.label();
-    by_helper(asm, done, failed);
-    asm.bind(done);
+pub(super) fn copy_by_helper(asm: &mut Assembler, most: i32, failed: Label) {
+    by_helper(asm, most, failed);
 }
 
-fn by_helper(asm: &mut Assembler, done: Label, failed: Label) {
+fn by_helper(asm: &mut Assembler, most: i32, failed: Label) {
+    bound(asm, most, failed);
     asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(DATA), R8));
-    asm.jump_if(R0.is(0), done);
-    asm.call(RINGBUF_DISCARD, (R9, 0));
-    asm.jump(failed);
+    asm.jump_if(R0.is_not(0), failed);
+}
+
+/// Proves to the verifier that r8 is from 1 to `most`, which it is. `most` is one less than a power
+/// of two. The code compares r8 with 1, not with 0: before Linux 6.8, the verifier learns no bound
+/// from a comparison with 0.
+pub(super) fn bound(asm: &mut Assembler, most: i32, failed: Label) {
+    asm.alu(Op::And, R8, most);
+    asm.jump_if(R8.below(1), failed);
 }

@@ -1,10 +1,11 @@
 //! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
 use super::copy::{copy, copy_by_helper};
+use super::pool::{self, KEY, Room, SHORT, SLOT};
 use super::sent;
-use super::{Capture, FILTERS, RINGS, ROWS, Side, Variant, look_up};
+use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
 use crate::layout::record::COPY_BIT;
-use crate::layout::{LONGEST, RECEIVED_LONGEST, ledger, record, row};
+use crate::layout::{LONGEST, ledger, record, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::IS_COPY;
@@ -25,50 +26,61 @@ struct Ends {
     dropped: Label,
 }
 
-/// Sizes of records without their header. The verifier requires a constant size in each
-/// reservation.
-const CLASSES: [i32; 10] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
-/// Sizes of records for longer packets. A packet that is too long for the last size is cut to that
-/// size.
-const RECEIVED_CLASSES: [i32; 1] = [RECEIVED_LONGEST];
-const SENT_CLASSES: [i32; 3] = [65_536, 131_072, LONGEST];
-
-/// Offsets on the stack: the slot's key in the maps, the frame's length, the stamp, the number of
-/// the filter that has run, the lane's key, and the record's flags.
+/// Offsets on the stack: the row's key, the frame's length, the stamp, the number of the filter that
+/// has run, and the record's flags. [`pool`] has two further places, below these.
 const PLACE: i16 = -4;
 const LEN: i16 = -8;
 const STAMP: i16 = -16;
 const RAN: i16 = -20;
-const LANE: i16 = -24;
-const FLAGS: i16 = -28;
+const FLAGS: i16 = -24;
 
 impl Delivering {
     /// Emits the code. Registers: r6 is the context, r7 the row of the slot and lane (see [`row`]),
-    /// r8 the number of bytes to capture. r9 is the ring buffer, later the record.
+    /// later the lane's entry in the writer's map, r8 the number of bytes to capture. r9 is the
+    /// record.
     pub(super) fn emit(&self, asm: &mut Assembler) {
         let ends = Ends {
             missed: asm.label(),
             unwanted: asm.label(),
             dropped: asm.label(),
         };
+        let [long, written] = asm.labels();
         self.find(asm, &ends);
         if let Some(filter) = self.filter {
             self.run(asm, filter, &ends);
         }
-        reserve(asm, self.capture.side, &ends);
+        asm.load(Width::Word, R1, R10, PLACE);
+        asm.alu(Op::And, R1, self.capture.shape.lanes() as i32 - 1);
+        pool::find_lane(asm, ends.missed);
+        asm.when(R8.above(LONGEST), |asm| asm.set(R8, LONGEST));
+        let room = Room::of(self.capture.shape);
+        room.make(asm, ends.dropped);
+        room.block(asm, ends.dropped);
+        asm.jump_if(R8.above(SHORT), long);
+        room.address(asm, SHORT, ends.dropped);
         self.write(asm);
-        match (self.capture.side, self.capture.variant) {
-            (Side::Sent, _) => sent::copy(asm, ends.dropped),
-            (Side::Received, Variant::Full) => copy(asm, ends.dropped),
-            (Side::Received, _) => copy_by_helper(asm, ends.dropped),
-        }
-        submit(asm);
+        self.copy(asm, SHORT, ends.dropped);
+        asm.jump(written);
+        asm.bind(long);
+        room.address(asm, LONGEST, ends.dropped);
+        self.write(asm);
+        self.copy(asm, LONGEST, ends.dropped);
+        asm.bind(written);
+        publish(asm);
         self.leave(asm);
         self.end(asm, ends);
     }
 
-    /// Finds the row and the ring buffer of the slot and the packet's lane, and the number of bytes
-    /// to capture.
+    /// Copies r8 bytes, at most `most`, into the record.
+    fn copy(&self, asm: &mut Assembler, most: i32, failed: Label) {
+        match (self.capture.side, self.capture.variant) {
+            (Side::Sent, _) => sent::copy(asm, most, failed),
+            (Side::Received, Variant::Full) if most == SHORT => copy(asm, most, failed),
+            (Side::Received, _) => copy_by_helper(asm, most, failed),
+        }
+    }
+
+    /// Finds the row of the slot and the packet's lane, and the number of bytes to capture.
     fn find(&self, asm: &mut Assembler, ends: &Ends) {
         asm.set(R6, R1);
         if self.may_copy() {
@@ -78,28 +90,28 @@ impl Delivering {
             );
             asm.store(Width::Word, R10, FLAGS, R1);
         }
-        asm.set(R2, (R2 & 255) << self.shift());
-        self.capture.lane(asm, R1);
-        asm.alu(Op::Or, R2, R1);
-        asm.store(Width::Word, R10, PLACE, R2);
+        asm.set(R8, R2 & 255);
+        asm.store(Width::Word, R10, SLOT, R8);
         asm.store(Width::Double, R10, STAMP, R3);
+        self.capture.lane(asm);
+        asm.alu(
+            Op::Left,
+            R8,
+            self.capture.shape.lanes().trailing_zeros() as i32,
+        );
+        asm.alu(Op::Or, R8, R0);
+        asm.store(Width::Word, R10, PLACE, R8);
         look_up(asm, ROWS, PLACE);
         asm.jump_if(R0.is(0), ends.missed);
         asm.set(R7, R0);
-        if self.capture.side == Side::Sent {
-            sent::refuse_own(asm, ends.unwanted);
-        }
-        look_up(asm, RINGS, PLACE);
-        let no_ring = match self.capture.side {
-            Side::Received => ends.missed,
-            // A member without a ring for sent packets does not want sent packets.
-            Side::Sent => ends.unwanted,
-        };
-        asm.jump_if(R0.is(0), no_ring);
-        asm.set(R9, R0);
         match self.capture.side {
             Side::Received => asm.call(XDP_GET_BUFF_LEN, (R6,)),
-            Side::Sent => sent::length(asm),
+            Side::Sent => {
+                asm.load(Width::Word, R1, R7, row::SENT);
+                asm.jump_if(R1.is(0), ends.unwanted);
+                sent::refuse_own(asm, ends.unwanted);
+                sent::length(asm);
+            }
         }
         asm.store(Width::Word, R10, LEN, R0);
         asm.load(Width::Word, R8, R7, row::SNAPLEN);
@@ -112,10 +124,6 @@ impl Delivering {
         self.done.is_none()
     }
 
-    fn shift(&self) -> i32 {
-        self.capture.lanes.stride().trailing_zeros() as i32
-    }
-
     /// If the slot has a filter, runs it. Stores the filter's number on the stack, or 0 if no
     /// filter has run.
     fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
@@ -124,8 +132,7 @@ impl Delivering {
         asm.store(Width::Word, R10, RAN, R1);
         asm.jump_if(R1.is(0), done);
         asm.set(R1, R6);
-        asm.load(Width::Word, R2, R10, PLACE);
-        asm.alu(Op::Right, R2, self.shift());
+        asm.load(Width::Word, R2, R10, SLOT);
         asm.call_function(filter, (R1, R2, 0));
         asm.unless(R0.is(NOT_RUN), |asm| {
             asm.alu32(Op::Move, R0, R0);
@@ -165,16 +172,23 @@ impl Delivering {
         }
     }
 
-    /// Counts a packet for which the code wrote no record.
+    /// Counts a packet for which the code wrote no record. A packet without room also wakes the
+    /// reader.
     fn end(&self, asm: &mut Assembler, ends: Ends) {
-        for (end, counter) in [(ends.dropped, row::DROPPED), (ends.unwanted, row::UNWANTED)] {
-            asm.bind(end);
+        asm.bind(ends.dropped);
+        look_up(asm, ROWS, PLACE);
+        asm.unless(R0.is(0), |asm| {
             asm.set(R1, 1);
-            asm.atomic_add(R7, counter, R1);
-            self.leave(asm);
-        }
+            asm.atomic_add(R0, row::DROPPED, R1);
+        });
+        pool::ring(asm, STAMP);
+        self.leave(asm);
+        asm.bind(ends.unwanted);
+        asm.set(R1, 1);
+        asm.atomic_add(R7, row::UNWANTED, R1);
+        self.leave(asm);
         asm.bind(ends.missed);
-        self.capture.count(asm, LANE, ledger::NO_MEMBER);
+        self.capture.count(asm, KEY, ledger::NO_MEMBER);
         self.leave(asm);
     }
 
@@ -186,45 +200,18 @@ impl Delivering {
     }
 }
 
-/// Reserves a record of the smallest size that has room for r8 bytes.
-fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
-    let reserve = asm.label();
-    // R8 is at least 1 here, because a snaplen of 0 and a filter's result of 0 have ended the
-    // delivery before. This comparison proves it to the verifier. The code compares r8 with 1, not
-    // with 0: before Linux 6.8, the verifier learns no bound from a comparison with 0.
-    asm.jump_if(R8.below(1), ends.dropped);
-    let long: &[i32] = match side {
-        Side::Received => &RECEIVED_CLASSES,
-        Side::Sent => &SENT_CLASSES,
-    };
-    for &class in CLASSES.iter().chain(long) {
-        asm.set(R2, i32::from(record::DATA) + class);
-        asm.jump_if(R8.at_most(class), reserve);
-    }
-    asm.set(R8, long[long.len() - 1]);
-    asm.bind(reserve);
-    asm.call(RINGBUF_RESERVE, (R9, R2, 0));
-    asm.jump_if(R0.is(0), ends.dropped);
-    asm.set(R9, R0);
-}
-
-/// Commits the record, and wakes the reader if the reader waits for this record.
-///
-/// The reader writes `WAKE_AT`, executes a full barrier, and reads `PRODUCED`. The BPF program adds
-/// to `PRODUCED`, which is also a full barrier, and then reads `WAKE_AT`. So either the reader sees
-/// the record, or the BPF program sees for which record the reader waits. Each value of `PRODUCED`
-/// belongs to one packet. So exactly one packet of a lane wakes the reader.
-fn submit(asm: &mut Assembler) {
-    let submit = asm.label();
-    asm.set(R1, 1);
-    asm.fetch_add(R7, row::PRODUCED, R1);
+/// Publishes the record, counts it, and wakes the reader if the reader waits for it. A CPU's counter
+/// has one writer, so the addition need not be atomic.
+fn publish(asm: &mut Assembler) {
+    let done = asm.label();
+    pool::publish(asm);
+    look_up(asm, ROWS, PLACE);
+    asm.jump_if(R0.is(0), done);
+    asm.load(Width::Double, R1, R0, row::PRODUCED);
     asm.alu(Op::Add, R1, 1);
-    asm.load(Width::Double, R3, R7, row::WAKE_AT);
-    asm.set(R2, RB_NO_WAKEUP);
-    asm.jump_if(R1.is_not(R3), submit);
-    asm.set(R2, RB_FORCE_WAKEUP);
-    asm.bind(submit);
-    asm.call(RINGBUF_SUBMIT, (R9,));
+    asm.store(Width::Double, R0, row::PRODUCED, R1);
+    pool::wake(asm, row::WAKE_AT, STAMP);
+    asm.bind(done);
 }
 
 /// Emits the BPF function that runs a slot's filter. r1 is the context, r2 the slot. The function

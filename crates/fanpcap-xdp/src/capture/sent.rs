@@ -1,9 +1,10 @@
 //! The parts of the capture that differ for packets that the host sends. The context of the BPF
 //! program is `struct __sk_buff`. The kernel may store the outermost VLAN tag beside the frame.
 
+use super::copy::bound;
 use super::{KEY, LEDGER, look_up};
 use crate::layout::record::{self, DATA};
-use crate::layout::{Lanes, ledger, row};
+use crate::layout::{ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
@@ -12,9 +13,9 @@ const TAG_LEN: i32 = 4;
 const TAG_AT: i16 = 12;
 
 /// Ends the BPF program if no member of the group wants sent packets.
-pub(super) fn arrive(asm: &mut Assembler, lanes: Lanes) {
+pub(super) fn arrive(asm: &mut Assembler) {
     let wanted = asm.label();
-    asm.store(Width::Word, R10, KEY, lanes.received() as i32);
+    asm.store(Width::Word, R10, KEY, 0);
     look_up(asm, LEDGER, KEY);
     asm.unless(R0.is(0), |asm| {
         asm.load(Width::Word, R1, R0, ledger::WANTS_SENT);
@@ -55,33 +56,31 @@ pub(super) fn flags(asm: &mut Assembler) {
     asm.unless(R2.is(0), |asm| asm.set(R1, OUTGOING | TAGGED));
 }
 
-/// Copies r8 bytes of the frame to the record in r9. Inserts a tag that is stored beside the frame.
-/// If the helper fails, which can't happen, discards the record and jumps to `failed`.
-pub(super) fn copy(asm: &mut Assembler, failed: Label) {
-    let [discard, done] = asm.labels();
+/// Copies r8 bytes of the frame, at most `most`, to the record in r9. Inserts a tag that is stored
+/// beside the frame. If the helper fails, which can't happen, jumps to `failed`.
+pub(super) fn copy(asm: &mut Assembler, most: i32, failed: Label) {
+    let done = asm.label();
     asm.load(Width::Word, R1, R6, skb::VLAN_PRESENT);
     asm.when(R1.is(0), |asm| {
+        bound(asm, most, failed);
         asm.set(R4, R8);
         part(asm, 0, 0);
-        asm.branch(R0.is(0), done, discard);
+        asm.branch(R0.is(0), done, failed);
     });
     asm.set(R4, i32::from(TAG_AT));
     part(asm, 0, 0);
-    asm.jump_if(R0.is_not(0), discard);
+    asm.jump_if(R0.is_not(0), failed);
     asm.load(Width::Word, R1, R6, skb::VLAN_PROTO);
     asm.store(Width::Half, R9, DATA + TAG_AT, R1);
     asm.load(Width::Word, R1, R6, skb::VLAN_TCI);
     asm.big_endian(R1, 16);
     asm.store(Width::Half, R9, DATA + TAG_AT + 2, R1);
-    // The tag was written even if it is beyond the first r8 bytes: the smallest record has room for
-    // the tag.
+    // The tag was written even if it is beyond the first r8 bytes: the block has room for the tag.
+    bound(asm, most, failed);
     asm.jump_if(R8.at_most(i32::from(TAG_AT) + TAG_LEN), done);
     asm.set(R4, R8 - (i32::from(TAG_AT) + TAG_LEN));
     part(asm, TAG_AT, TAG_LEN);
-    asm.jump_if(R0.is(0), done);
-    asm.bind(discard);
-    asm.call(RINGBUF_DISCARD, (R9, 0));
-    asm.jump(failed);
+    asm.jump_if(R0.is_not(0), failed);
     asm.bind(done);
 }
 

@@ -1,14 +1,14 @@
 //! Takes devices over, in network namespaces.
 
 use super::*;
+use crate::pool::MemberPool;
 use crate::program::GroupProgram;
-use crate::rings::MemberRings;
-use crate::test_group::{Group, frame, next, records};
+use crate::test_group::{Group, frame, next, reader};
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::{self, Injector};
 use fanpcap_linux::packet::{self, Address};
-use fanpcap_ring::Records;
+use fanpcap_ring::Pool;
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
@@ -52,29 +52,28 @@ fn groups_come_and_go_and_each_packet_goes_to_all_of_them() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
-        let lanes = Lanes::of_device(index);
         let groups = [
             "main = steer_flow",
             "main = udp >-> steer_flow",
             "main = drop",
         ];
-        let groups = groups.map(|source| Group::of(source, lanes, device.maps()));
-        let mut members = groups.each_ref().map(|group| group.rings(65_535));
+        let groups = groups.map(|source| Group::of(source, device.maps()));
+        let mut members = groups.each_ref().map(|group| group.pool(65_535));
         let mut got = |which: &[usize]| {
             let before = groups
                 .each_ref()
                 .map(|it| it.program.group_counts().offered);
             sender.send(&frame(60)).unwrap();
-            for (index, (_, records)) in members.iter_mut().enumerate() {
+            for (index, (_, pool)) in members.iter_mut().enumerate() {
                 let offered = || groups[index].program.group_counts().offered - before[index];
                 if which.contains(&index) {
                     await_so("offered", || offered() > 0);
                     if index < 2 {
                         await_so("record", || {
-                            let all = std::iter::from_fn(|| next(records));
+                            let all = std::iter::from_fn(|| next(pool));
                             let ours = all.filter(|(bytes, ..)| is_ours(bytes));
                             let count = ours.count();
-                            records.release();
+                            pool.release();
                             count == 1
                         });
                     }
@@ -110,7 +109,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let group = Group::of("main = steer_flow", device.maps());
         // With a root, this BPF program acts like a group that gives each packet to the host.
         let code = [Instruction::set(0, 1), Instruction::exit()];
         let gives = LoadedProgram::load(ProgramKind::Xdp, "gives", &code).unwrap();
@@ -205,7 +204,7 @@ fn another_process_has_the_device_by_its_descriptors() {
         drop(device);
         let id = || link::get(index).unwrap().xdp.map(|it| it.program);
         assert!(id().is_some());
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), other.maps());
+        let group = Group::of("main = steer_flow", other.maps());
         other.serve(&[(0, program(&group))]).unwrap();
         let own = group.received.id().ok();
         // If the driver has tags, the device runs a root in place of the group's BPF program.
@@ -218,58 +217,18 @@ fn another_process_has_the_device_by_its_descriptors() {
     });
 }
 
-#[test]
-#[ignore = "needs root: eBPF, a network namespace"]
-fn each_queue_has_its_lane() {
-    on_pair(|index| {
-        for line in [
-            "link del vb",
-            "link add va numtxqueues 3 numrxqueues 3 type veth peer name vb numtxqueues 3 numrxqueues 3",
-        ] {
-            ip(line).unwrap();
-        }
-        let _ = index;
-        let index = interface::index("vb").unwrap();
-        for line in ["link set va up", "link set vb up"] {
-            ip(line).unwrap();
-        }
-        let device = Device::take_over(index).unwrap();
-        let lanes = Lanes::of_device(index);
-        assert_eq!(lanes, Lanes::for_queues(3));
-        let group = Group::of("main = steer_flow", lanes, device.maps());
-        let run = |queue: u32| {
-            // The fields of struct xdp_md. A test run can choose only the device and the queue.
-            let context = [0, 60, 0, index, queue, 0].map(u32::to_ne_bytes).concat();
-            group.received.run(&frame(60), &context, 1).unwrap();
-        };
-        let whole = MemberRings::create(96, None, lanes, false).unwrap();
-        let shared = MemberRings::create(96, None, Lanes::for_queues(1), false).unwrap();
-        for (rings, first) in [(&whole, 1), (&shared, 3)] {
-            group.program.put(0, rings, 96, 0).unwrap();
-            (0..3).for_each(run);
-            let produced = rings.map().unwrap();
-            let produced = produced
-                .iter()
-                .map(|it| it.producer().load(Ordering::Relaxed));
-            let records: Vec<u64> = produced.map(|bytes| bytes / 96).collect();
-            assert_eq!(records[0], first);
-            assert_eq!(records.iter().sum::<u64>(), 3);
-        }
-    });
-}
-
-/// Returns the test's own frames from the rings: bytes, length on the wire, and packet type.
-fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
+/// Returns the test's own frames from the pool: bytes, length on the wire, and packet type.
+fn frames(pool: &mut Pool) -> Vec<(Vec<u8>, u32, u8)> {
     let mut all = Vec::new();
-    records.open();
-    while let Some(frame) = records.next_frame().unwrap() {
+    pool.open();
+    while let Some(frame) = pool.next_frame().unwrap() {
         all.push((
             frame.data().to_vec(),
             frame.wire_len(),
             frame.link().pkttype,
         ));
     }
-    records.release();
+    pool.release();
     all.retain(|(bytes, ..)| bytes.windows(3).any(|part| part == [8, 0, 0x45]));
     all
 }
@@ -279,13 +238,13 @@ fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
 fn packets_that_the_host_sends_are_captured_with_their_tags() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let group = Group::of("main = steer_flow", device.maps());
         if !sees_sent(&group) {
             return;
         }
         device.serve(&[(0, program(&group))]).unwrap();
-        let quiet = MemberRings::create(300, None, group.program.lanes(), false).unwrap();
-        group.program.put(0, &quiet, 300, 0).unwrap();
+        let quiet = MemberPool::create(None, group.program.shape()).unwrap();
+        group.program.put(0, &quiet, 300, 0, false).unwrap();
         let sender = Injector::open("vb").unwrap();
         let far = Injector::open("va").unwrap();
         sender.send(&frame(60)).unwrap();
@@ -294,14 +253,14 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
             0,
             "no member wants sent packets, but one was counted"
         );
-        let (_rings, mut records) = group.rings(300);
+        let (_maps, mut pool) = group.pool(300);
         for len in [60, 64, 301, 1514] {
             sender.send(&frame(len)).unwrap();
             far.send(&frame(len)).unwrap();
             let kept = usize::from(len.min(300));
             let mut found = Vec::new();
             await_so("the sent and the received frame", || {
-                found.extend(frames(&mut records));
+                found.extend(frames(&mut pool));
                 found.len() == 2
             });
             for (bytes, wire_len, _) in &found {
@@ -326,12 +285,12 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
         other.sees_sent().unwrap();
         sender.send(&frame(60)).unwrap();
         await_so("a frame by the copied link", || {
-            !frames(&mut records).is_empty()
+            !frames(&mut pool).is_empty()
         });
         drop(other);
         std::thread::sleep(Duration::from_millis(50));
         sender.send(&frame(60)).unwrap();
-        assert!(frames(&mut records).is_empty());
+        assert!(frames(&mut pool).is_empty());
     });
 }
 
@@ -340,12 +299,12 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
 fn a_member_does_not_get_what_it_sends_itself() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let group = Group::of("main = steer_flow", device.maps());
         if !sees_sent(&group) {
             return;
         }
-        let rings = MemberRings::create(96, None, group.program.lanes(), true).unwrap();
-        let mut records = records(&rings);
+        let maps = MemberPool::create(None, group.program.shape()).unwrap();
+        let mut pool = reader(&maps);
         let own = packet::open().unwrap();
         let address = Address {
             ifindex: index,
@@ -353,7 +312,7 @@ fn a_member_does_not_get_what_it_sends_itself() {
         };
         packet::bind(own.as_fd(), address).unwrap();
         let cookie = packet::cookie(own.as_fd()).unwrap();
-        group.program.put(0, &rings, 96, cookie).unwrap();
+        group.program.put(0, &maps, 96, cookie, true).unwrap();
         let other = Injector::open("vb").unwrap();
         for len in [60, 61, 62] {
             inject::send(own.as_fd(), &frame(len)).unwrap();
@@ -361,7 +320,7 @@ fn a_member_does_not_get_what_it_sends_itself() {
         }
         let mut found = Vec::new();
         await_so("the frames of the other socket", || {
-            found.extend(frames(&mut records).into_iter().map(|(_, len, _)| len));
+            found.extend(frames(&mut pool).into_iter().map(|(_, len, _)| len));
             found.len() >= 3
         });
         assert_eq!(found, [60, 61, 62]);

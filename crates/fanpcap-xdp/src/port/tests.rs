@@ -1,12 +1,13 @@
-//! Tests the port of ring buffers without a reader.
+//! Tests the port of a pool without a reader.
 
 use super::*;
-use crate::layout::Lanes;
 use crate::test_group::{DeviceRegistry, Group, frame, next};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::Address;
+use fanpcap_linux::wait::events;
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
+use std::os::fd::OwnedFd;
 
 /// Opens a silent socket on a device that is up. The socket is never closed.
 fn silent(device: &str) -> BorrowedFd<'static> {
@@ -20,6 +21,9 @@ fn silent(device: &str) -> BorrowedFd<'static> {
     socket.as_fd()
 }
 
+/// Bytes of a record with a frame of 60 bytes.
+const RECORD: u64 = 96;
+
 fn is_readable(port: &dyn Port) -> bool {
     let limit = Some(Duration::from_millis(20));
     events::poll(&[port.waits_on()], limit).unwrap()[0]
@@ -27,20 +31,16 @@ fn is_readable(port: &dyn Port) -> bool {
 
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
-fn the_descriptor_is_readable_when_so_many_packets_have_come() {
+fn the_descriptor_is_readable_when_so_many_bytes_have_come() {
     on_pair(|_| {
-        let group = Group::of(
-            "main = steer_flow",
-            Lanes::for_queues(2),
-            DeviceRegistry::that_steals().maps(),
-        );
-        let (rings, mut records) = group.rings(96);
-        let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let (maps, mut pool) = group.pool(96);
+        let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
         let outer = Epoll::new().unwrap();
         outer.add(port.waits_on(), true).unwrap();
         let mut read = || {
-            let count = std::iter::from_fn(|| next(&mut records)).count();
-            records.release();
+            let count = std::iter::from_fn(|| next(&mut pool)).count();
+            pool.release();
             count
         };
         let frame = frame(60);
@@ -61,7 +61,7 @@ fn the_descriptor_is_readable_when_so_many_packets_have_come() {
         // In each round, some packets arrive before the call of `arm` and some after it.
         for _ in 0..3 {
             group.run(&frame, 5);
-            assert!(port.arm(10));
+            assert!(port.arm(10 * RECORD));
             group.run(&frame, 9);
             assert!(!is_readable(&port) && !outer.is_ready().unwrap());
             group.run(&frame, 1);
@@ -76,17 +76,13 @@ fn the_descriptor_is_readable_when_so_many_packets_have_come() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
     on_pair(|_| {
-        let group = Group::of(
-            "main = steer_flow",
-            Lanes::for_queues(1),
-            DeviceRegistry::that_steals().maps(),
-        );
-        let (first, _) = group.rings(96);
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let (first, _) = group.pool(96);
         group.run(&frame(60), 5);
         drop(first);
-        let (rings, mut records) = group.rings(96);
+        let (maps, mut pool) = group.pool(96);
         group.run(&frame(60), 2);
-        let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
+        let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
         let take = || {
             let PortStatistics { received, dropped } = port.take_statistics().unwrap();
             (received, dropped)
@@ -96,7 +92,7 @@ fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
         group.run(&frame(60), 100_000);
         let (received, dropped) = take();
         assert_eq!(received, 100_000);
-        let read = std::iter::from_fn(|| next(&mut records)).count() as u64;
+        let read = std::iter::from_fn(|| next(&mut pool)).count() as u64;
         assert_eq!(read, 100_002 - dropped);
         assert!(dropped > 0);
     });
@@ -106,13 +102,9 @@ fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn a_device_that_goes_down_is_told() {
     on_pair(|_| {
-        let group = Group::of(
-            "main = steer_flow",
-            Lanes::for_queues(1),
-            DeviceRegistry::that_steals().maps(),
-        );
-        let (rings, _records) = group.rings(96);
-        let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let (maps, _pool) = group.pool(96);
+        let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Up);
         assert_eq!(port.link().unwrap(), LinkState::Up);
         assert!(!is_readable(&port));
@@ -137,15 +129,11 @@ fn a_device_that_goes_down_is_told() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn the_input_is_one_ring_with_its_port() {
     on_pair(|_| {
-        let group = Group::of(
-            "main = steer_flow",
-            Lanes::for_queues(4),
-            DeviceRegistry::that_steals().maps(),
-        );
-        let (rings, _) = group.rings(96);
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let (maps, _) = group.pool(96);
         let timeout = Some(Duration::from_millis(7));
-        let input = open(silent("vb"), &group.program, 0, &rings, timeout).unwrap();
-        assert!(matches!(input.ring, Ring::Records(_)));
+        let input = open(silent("vb"), &group.program, 0, &maps, timeout).unwrap();
+        assert!(matches!(input.ring, Ring::Pool(_)));
         assert!(!input.port.is_socket());
         assert_eq!(input.timeout, timeout);
     });

@@ -76,7 +76,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
         for _ in 0..3 {
             let device = take_over().unwrap();
             assert!(host_gets());
-            let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+            let group = Group::of("main = steer_flow", device.maps());
             device.serve(&[(0, program(&group))]).unwrap();
             device.set_steals(true);
             assert!(!host_gets() && !host_gets());

@@ -22,8 +22,8 @@ fn keep(sent: Option<i32>, number: u32) -> SlotFilter {
 }
 
 /// A group in which slot 0 is the only member, also of each class.
-fn group_of_one(source: &str, lanes: Lanes, device: DeviceMaps<'_>) -> Group {
-    let group = Group::of(source, lanes, device);
+fn group_of_one(source: &str, device: DeviceMaps<'_>) -> Group {
+    let group = Group::of(source, device);
     for class in 0..=layout::EVERYBODY {
         let count = layout::part(class) + layout::RANK_COUNT;
         let count: &[AtomicU32] = group.table.view(count, 1).unwrap();
@@ -34,19 +34,19 @@ fn group_of_one(source: &str, lanes: Lanes, device: DeviceMaps<'_>) -> Group {
 
 /// Returns the records of the test's frames of this length: captured bytes, and the number of the
 /// filter that has run.
-fn found(records: &mut Records, len: u16) -> Vec<(usize, u32)> {
-    let all = std::iter::from_fn(|| next(records));
+fn found(pool: &mut Pool, len: u16) -> Vec<(usize, u32)> {
+    let all = std::iter::from_fn(|| next(pool));
     let ours = all.filter(|(_, wire_len, _)| *wire_len == u32::from(len));
     let ours = ours.map(|(bytes, _, filter)| (bytes.len(), filter));
     let ours = ours.collect();
-    records.release();
+    pool.release();
     ours
 }
 
 /// A packet that the host sends is in the ring when the call that sends it returns.
-fn sent(records: &mut Records, sender: &Injector, len: u16) -> Vec<(usize, u32)> {
+fn sent(pool: &mut Pool, sender: &Injector, len: u16) -> Vec<(usize, u32)> {
     sender.send(&frame(len)).unwrap();
-    found(records, len)
+    found(pool, len)
 }
 
 #[test]
@@ -54,16 +54,16 @@ fn sent(records: &mut Records, sender: &Injector, len: u16) -> Vec<(usize, u32)>
 fn the_kernel_filters_what_the_host_sends() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let group = Group::of("main = steer_flow", device.maps());
         if !sees_sent(&group) {
             return;
         }
         device.serve(&[(0, program(&group))]).unwrap();
-        let (_rings, mut records) = group.rings(65_535);
+        let (_maps, mut pool) = group.pool(65_535);
         let [sender, far] = ["vb", "va"].map(|device| Injector::open(device).unwrap());
         let mut set = |program: &GroupProgram, filter: Option<SlotFilter>| {
             program.set_filter(0, filter.as_ref()).unwrap();
-            sent(&mut records, &sender, 100)
+            sent(&mut pool, &sender, 100)
         };
         let program = &group.program;
         assert_eq!(set(program, None), [(100, 0)]);
@@ -85,13 +85,11 @@ fn the_kernel_filters_what_the_host_sends() {
             "by another process"
         );
         far.send(&frame(100)).unwrap();
-        await_so("the received frame", || {
-            found(&mut records, 100) == [(100, 5)]
-        });
+        await_so("the received frame", || found(&mut pool, 100) == [(100, 5)]);
         other.take_away(0).unwrap();
-        let (_rings, mut records) = group.rings(96);
+        let (_maps, mut pool) = group.pool(96);
         assert_eq!(
-            sent(&mut records, &sender, 100),
+            sent(&mut pool, &sender, 100),
             [(96, 0)],
             "the slot's next member"
         );
@@ -104,16 +102,15 @@ fn every_steering_program_has_filters_for_what_the_host_sends() {
     for source in STEERING {
         on_pair(|index| {
             let device = Device::take_over(index).unwrap();
-            let lanes = Lanes::of_device(index);
-            let group = group_of_one(source, lanes, device.maps());
+            let group = group_of_one(source, device.maps());
             if !sees_sent(&group) {
                 return;
             }
-            let (_rings, mut records) = group.rings(65_535);
+            let (_maps, mut pool) = group.pool(65_535);
             let filter = keep(Some(30), 7);
             group.program.set_filter(0, Some(&filter)).unwrap();
             let sender = Injector::open("vb").unwrap();
-            assert_eq!(sent(&mut records, &sender, 100), [(30, 7)], "{source}");
+            assert_eq!(sent(&mut pool, &sender, 100), [(30, 7)], "{source}");
         });
     }
 }
@@ -123,12 +120,11 @@ fn every_steering_program_has_filters_for_what_the_host_sends() {
 fn the_next_program_runs_the_same_filters() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
-        let lanes = Lanes::of_device(index);
-        let group = group_of_one("main = steer_flow", lanes, device.maps());
+        let group = group_of_one("main = steer_flow", device.maps());
         if !sees_sent(&group) {
             return;
         }
-        let (_rings, mut records) = group.rings(65_535);
+        let (_maps, mut pool) = group.pool(65_535);
         let filter = keep(Some(30), 7);
         group.program.set_filter(0, Some(&filter)).unwrap();
         let tree = fanpcap_steer::tree("main = udp", &|_| Err("none".to_owned())).unwrap();
@@ -141,9 +137,9 @@ fn the_next_program_runs_the_same_filters() {
         let next = next.unwrap().as_fd().try_clone_to_owned().unwrap();
         group.program.replace_sent(next).unwrap();
         let sender = Injector::open("vb").unwrap();
-        assert_eq!(sent(&mut records, &sender, 100), [(30, 7)]);
+        assert_eq!(sent(&mut pool, &sender, 100), [(30, 7)]);
         let filter = keep(Some(0), 8);
         group.program.set_filter(0, Some(&filter)).unwrap();
-        assert_eq!(sent(&mut records, &sender, 100), []);
+        assert_eq!(sent(&mut pool, &sender, 100), []);
     });
 }

@@ -39,15 +39,15 @@ fn tagged(plain: &[u8], tag: [u16; 2]) -> Vec<u8> {
 }
 
 /// Waits for the record of the frame with this length on the wire.
-fn await_frame(records: &mut Records, len: usize) -> Vec<u8> {
+fn await_frame(pool: &mut Pool, len: usize) -> Vec<u8> {
     let mut found = Vec::new();
     await_so("the frame", || {
-        records.open();
-        while let Some(frame) = records.next_frame().unwrap() {
+        pool.open();
+        while let Some(frame) = pool.next_frame().unwrap() {
             let is_ours = frame.wire_len() as usize == len;
             found.extend(is_ours.then(|| frame.data().to_vec()));
         }
-        records.release();
+        pool.release();
         !found.is_empty()
     });
     assert_eq!(found.len(), 1);
@@ -63,15 +63,15 @@ fn a_tag_beside_a_sent_frame_is_put_into_it() {
         }
         let _tagging = tagging("vb", [TAG, 0x2005]);
         let device = Device::take_over(index).unwrap();
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let group = Group::of("main = steer_flow", device.maps());
         assert!(sees_sent(&group));
         let sender = Injector::open("vb").unwrap();
         for snaplen in [1, 12, 14, 16, 17, 80, 300] {
-            let (_rings, mut records) = group.rings(snaplen);
+            let (_maps, mut pool) = group.pool(snaplen);
             for len in [60_u16, 100, 1500] {
                 sender.send(&frame(len)).unwrap();
                 let wanted = tagged(&frame(len), [TAG, 0x2005]);
-                let found = await_frame(&mut records, wanted.len());
+                let found = await_frame(&mut pool, wanted.len());
                 let kept = wanted.len().min(snaplen as usize);
                 assert_eq!(found, &wanted[..kept], "{len} {snaplen}");
             }
@@ -92,7 +92,7 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
         let groups = ["main = steer_flow", "main = vlan >-> steer_flow"];
-        let groups = groups.map(|it| Group::of(it, Lanes::of_device(index), device.maps()));
+        let groups = groups.map(|it| Group::of(it, device.maps()));
         let all: Vec<(u8, BorrowedFd<'_>)> = (3..).zip(groups.iter().map(program)).collect();
         for group_slots in [&all[..1], &all[1..], &all] {
             device.serve(group_slots).unwrap();
@@ -103,11 +103,11 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
                         .iter()
                         .map(|(group_slot, _)| &groups[usize::from(group_slot - 3)]);
                     for group in served {
-                        let (_rings, mut records) = group.rings(snaplen);
+                        let (_maps, mut pool) = group.pool(snaplen);
                         for len in [60_u16, 61, 1514, 3000, 9014] {
                             sender.send(&frame(len)).unwrap();
                             let wanted = tagged(&frame(len), tag);
-                            let found = await_frame(&mut records, wanted.len());
+                            let found = await_frame(&mut pool, wanted.len());
                             let kept = wanted.len().min(snaplen as usize);
                             assert_eq!(found, &wanted[..kept], "{len} {snaplen}");
                         }
@@ -116,11 +116,11 @@ fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
             }
             // Without a tag, the second group's steering program drops the frame.
             let nowhere = || groups[1].program.group_counts().nowhere;
-            let (_rings, mut records) = groups[0].rings(100);
+            let (_maps, mut pool) = groups[0].pool(100);
             let before = nowhere();
             sender.send(&frame(77)).unwrap();
             if group_slots[0].0 == 3 {
-                assert_eq!(await_frame(&mut records, 77), frame(77));
+                assert_eq!(await_frame(&mut pool, 77), frame(77));
             }
             if group_slots.iter().any(|it| it.0 == 4) {
                 await_so("dropped", || nowhere() > before);
@@ -135,7 +135,7 @@ fn another_device_of_the_same_index_is_not_taken_for_the_links() {
     on_pair(|index| {
         let device = Device::take_over(index).unwrap();
         assert!(device.is_here(index));
-        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let group = Group::of("main = steer_flow", device.maps());
         device.serve(&[(0, program(&group))]).unwrap();
         assert!(device.is_here(index));
         let own = netns::current().unwrap();

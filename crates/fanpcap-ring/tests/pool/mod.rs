@@ -1,0 +1,273 @@
+//! Writes a pool in ordinary memory as BPF programs do.
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(unreachable_pub, reason = "a module of tests")]
+
+pub mod hostile;
+
+use fanpcap_linux::packet::ring::Mapping;
+use fanpcap_ring::pool::layout::{
+    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SPARE, WORDS, WRITER_ENTRY, reader, reader_entries,
+    writer, writer_entries,
+};
+use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub const BLOCK_LEN: usize = 4096;
+
+/// The time of day less the monotonic clock, for these tests.
+pub const OFFSET: u64 = 1_000_000_000_000;
+
+pub const DEVICE: LinkInfo = LinkInfo {
+    protocol: 0,
+    ifindex: 5,
+    hatype: 1,
+    pkttype: 0,
+};
+
+/// No record comes after the end of time.
+pub const CLOCKS: PoolClocks = PoolClocks {
+    now: || u64::MAX,
+    offset: || OFFSET,
+};
+
+/// A packet to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    pub stamp: u64,
+    pub data: Vec<u8>,
+    /// Bytes on the wire that were not captured.
+    pub cut: u32,
+    /// 1 for a frame that the host sends, and 2 more if its tag was beside it; 4 for a copy.
+    pub flags: u16,
+    pub filter: u32,
+}
+
+/// A packet with this stamp.
+pub fn written(stamp: u64) -> Written {
+    Written {
+        stamp,
+        data: (0..60).collect(),
+        cut: 0,
+        flags: 0,
+        filter: 0,
+    }
+}
+
+/// Bytes of a packet's record.
+pub fn room_of(packet: &Written) -> u64 {
+    (u64::from(HEAD + SPARE) + packet.data.len() as u64 + 7) & !7
+}
+
+/// The BPF programs' side of a pool. The pool's memory must outlive it.
+#[derive(Clone)]
+pub struct Writer {
+    blocks: NonNull<u8>,
+    writer: NonNull<u8>,
+    reader: NonNull<u8>,
+    count: usize,
+    lanes: usize,
+}
+
+// SAFETY: the memory belongs to the process, not to a thread, and its words are atomic.
+unsafe impl Send for Writer {}
+
+fn mappings(count: usize, lanes: usize) -> [Mapping; 3] {
+    let lens = [
+        count * BLOCK_LEN,
+        (1 + lanes) * WRITER_ENTRY as usize,
+        (1 + lanes) * READER_ENTRY as usize,
+    ];
+    lens.map(|len| Mapping::anonymous(len).expect("memory"))
+}
+
+fn memory([blocks, writer, reader]: [Mapping; 3]) -> PoolMemory {
+    let words = PoolWords::new(writer, reader, BLOCK_LEN).expect("lanes");
+    PoolMemory::new(words, blocks).expect("blocks")
+}
+
+/// A new pool: the BPF programs' side and the reader's.
+pub fn new_pool(count: usize, lanes: usize) -> (Writer, Pool) {
+    let (writer, memory) = new_memory(count, lanes);
+    (writer, Pool::new(memory, &DEVICE, CLOCKS))
+}
+
+/// A new pool: the BPF programs' side and the memory.
+pub fn new_memory(count: usize, lanes: usize) -> (Writer, PoolMemory) {
+    let maps = mappings(count, lanes);
+    let made = Writer::of(&maps, count, lanes);
+    let (short, all) = (BLOCK_LEN as u32, lanes as u32);
+    made.fill(made.writer, &writer_entries(count as u32, short, all));
+    made.fill(made.reader, &reader_entries(short, all));
+    (made, memory(maps))
+}
+
+impl Writer {
+    fn of([blocks, writer, reader]: &[Mapping; 3], count: usize, lanes: usize) -> Self {
+        Self {
+            blocks: blocks.base(),
+            writer: writer.base(),
+            reader: reader.base(),
+            count,
+            lanes,
+        }
+    }
+
+    fn fill(&self, to: NonNull<u8>, bytes: &[u8]) {
+        // SAFETY: the caller passes a mapping's base and no more bytes than the mapping has.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+    }
+
+    fn word(&self, base: NonNull<u8>, at: usize) -> &AtomicU64 {
+        // SAFETY: the callers stay within the entries.
+        let word = unsafe { base.add(at) };
+        // SAFETY: as above, and aligned.
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+    }
+
+    /// A word of the writer's map.
+    pub fn writers(&self, entry: usize, at: i16) -> &AtomicU64 {
+        assert!(entry <= self.lanes);
+        let at = entry * WRITER_ENTRY as usize + usize::from(at.unsigned_abs());
+        self.word(self.writer, at)
+    }
+
+    /// A word of the reader's map.
+    pub fn readers(&self, entry: usize, at: i16) -> &AtomicU64 {
+        assert!(entry <= self.lanes);
+        let at = entry * READER_ENTRY as usize + usize::from(at.unsigned_abs());
+        self.word(self.reader, at)
+    }
+
+    pub fn position(&self, lane: usize) -> &AtomicU64 {
+        self.writers(1 + lane, writer::POSITION)
+    }
+
+    pub fn read(&self, lane: usize) -> &AtomicU64 {
+        self.readers(1 + lane, reader::READ)
+    }
+
+    pub fn left(&self, lane: usize) -> &AtomicU64 {
+        self.readers(1 + lane, reader::LEFT)
+    }
+
+    /// The number in a lane's table for a sequence.
+    pub fn table(&self, lane: usize, sequence: u64) -> &AtomicU32 {
+        assert!(lane < self.lanes);
+        let index = (sequence % u64::from(BLOCKS_MAX)) as usize;
+        let at = (1 + lane) * WRITER_ENTRY as usize + writer::TABLE as usize + 4 * index;
+        // SAFETY: the table is in the lane's entry.
+        let number = unsafe { self.writer.add(at) };
+        // SAFETY: as above, and aligned.
+        unsafe { AtomicU32::from_ptr(number.as_ptr().cast()) }
+    }
+
+    /// The number of blocks that are free or were returned.
+    pub fn free(&self) -> u32 {
+        let words = (0..WORDS as i16).map(|word| 8 * word);
+        let bits = words.map(|at| {
+            let free = self.writers(0, writer::FREE + at).load(Ordering::Acquire);
+            let used = self.writers(0, writer::USED + at).load(Ordering::Acquire);
+            let back = self
+                .readers(0, reader::RETURNED + at)
+                .load(Ordering::Acquire);
+            (free | (back & used)).count_ones()
+        });
+        bits.sum()
+    }
+
+    /// Takes the lowest free block.
+    fn take_block(&self) -> Option<usize> {
+        for word in 0..WORDS as i16 {
+            let at = 8 * word;
+            let returned = self
+                .readers(0, reader::RETURNED + at)
+                .swap(0, Ordering::SeqCst);
+            let used = self.writers(0, writer::USED + at);
+            let freed = used.fetch_and(!returned, Ordering::SeqCst) & returned;
+            let free = self.writers(0, writer::FREE + at);
+            free.fetch_or(freed, Ordering::SeqCst);
+            for _ in 0..4 {
+                let bits = free.load(Ordering::SeqCst);
+                let lowest = bits & bits.wrapping_neg();
+                if lowest == 0 {
+                    break;
+                }
+                if free.fetch_and(!lowest, Ordering::SeqCst) & lowest != 0 {
+                    used.fetch_or(lowest, Ordering::SeqCst);
+                    return Some(64 * word as usize + lowest.trailing_zeros() as usize);
+                }
+            }
+        }
+        None
+    }
+
+    /// Writes a record into a lane. Returns false if no block is free.
+    pub fn arrive(&self, lane: usize, packet: &Written) -> bool {
+        let (len, block_len) = (room_of(packet), BLOCK_LEN as u64);
+        let position = self.position(lane);
+        let at = position.load(Ordering::Relaxed);
+        if at % block_len + len > block_len - 8 {
+            let Some(index) = self.take_block() else {
+                return false;
+            };
+            let offset = at % block_len;
+            let number = index as u32 | ((offset as u32 / 8) << INDEX_BITS);
+            self.table(lane, at / block_len + 1)
+                .store(number, Ordering::Relaxed);
+            position.fetch_add(block_len - offset, Ordering::SeqCst);
+        }
+        let at = position.load(Ordering::Relaxed);
+        let number = self.table(lane, at / block_len).load(Ordering::Relaxed);
+        let index = (number & (BLOCKS_MAX - 1)) as usize;
+        self.put(
+            index * BLOCK_LEN + (at % block_len) as usize,
+            &bytes_of(packet),
+        );
+        position.fetch_add(len, Ordering::SeqCst);
+        true
+    }
+
+    /// The offset in the blocks of the record at a lane's position.
+    pub fn offset(&self, lane: usize, position: u64) -> usize {
+        let sequence = position / BLOCK_LEN as u64;
+        let number = self.table(lane, sequence).load(Ordering::Relaxed);
+        let index = (number & (BLOCKS_MAX - 1)) as usize;
+        index * BLOCK_LEN + (position % BLOCK_LEN as u64) as usize
+    }
+
+    /// Writes bytes into the blocks.
+    pub fn put(&self, at: usize, bytes: &[u8]) {
+        for (index, byte) in bytes.iter().enumerate() {
+            let at = at.wrapping_add(index) % (self.count * BLOCK_LEN);
+            // SAFETY: the byte is in the blocks.
+            let target = unsafe { self.blocks.add(at) };
+            // SAFETY: as above.
+            unsafe { target.write_volatile(*byte) };
+        }
+    }
+
+    /// A copy of the memory, as another process maps it.
+    pub fn copy(&self) -> PoolMemory {
+        let copies = mappings(self.count, self.lanes);
+        let from = [self.blocks, self.writer, self.reader];
+        for (from, to) in from.into_iter().zip(&copies) {
+            // SAFETY: both mappings have the same length, and no other code writes to them
+            // meanwhile.
+            unsafe { to.base().copy_from_nonoverlapping(from, to.len()) };
+        }
+        memory(copies)
+    }
+}
+
+fn bytes_of(packet: &Written) -> Vec<u8> {
+    let captured = packet.data.len() as u32;
+    let mut bytes = packet.stamp.to_ne_bytes().to_vec();
+    bytes.extend(captured.to_ne_bytes());
+    bytes.extend((captured + packet.cut).to_ne_bytes());
+    bytes.extend(3_u16.to_ne_bytes());
+    bytes.extend(packet.flags.to_ne_bytes());
+    bytes.extend(packet.filter.to_ne_bytes());
+    bytes.extend(&packet.data);
+    bytes
+}

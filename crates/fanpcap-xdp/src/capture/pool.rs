@@ -1,0 +1,247 @@
+//! Writes records into a member's pool. [`fanpcap_ring::pool::layout`] describes the pool.
+//!
+//! XDP programs and traffic control run with bottom halves disabled, and do not nest on a CPU. So a
+//! CPU's lane has only one writer at a time. Other CPUs and the readers use the words of the pool
+//! at the same time.
+//!
+//! Without `CAP_PERFMON`, the verifier also follows branches that no packet can take, on which it
+//! forgets the bounds of the compared number. So lengths are bounded by a mask just before their
+//! use. The offset of a record is read from the lane just before it is added to the block's
+//! address, because all paths to the addition must give the offset the same bounds.
+
+use super::BLOCKS;
+use crate::layout::{BELLS_MAP, BLOCKS_MAP, LONGEST, PoolShape, READERS_MAP, WRITERS_MAP, members};
+use fanpcap_bpf::MapSpec;
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
+use fanpcap_ring::pool::NEVER;
+use fanpcap_ring::pool::layout::{BLOCKS_MAX, HEAD, INDEX_BITS, SPARE, WORDS, reader, writer};
+
+/// The most bytes of a packet in a short record. One less than a power of two, for a mask.
+pub(super) const SHORT: i32 = 2047;
+
+const _: () = assert!(LONGEST == 65_535);
+
+/// A BPF program tries so often to take a block of a word. Each failure means that another CPU has
+/// taken a block of the word in the same moment.
+const TRIES: usize = 4;
+
+/// Offsets on the stack, which [`super::deliver`] lays out: the slot, and a place for other keys.
+pub(super) const SLOT: i16 = -32;
+pub(super) const KEY: i16 = -28;
+
+/// The indices of the maps in [`super::Capture::maps`].
+const WRITERS: usize = BLOCKS + 1;
+const READERS: usize = BLOCKS + 2;
+const BELLS: usize = BLOCKS + 3;
+
+/// The maps with the indices from [`BLOCKS`] on.
+pub(super) fn maps() -> [MapSpec; 4] {
+    [BLOCKS_MAP, WRITERS_MAP, READERS_MAP, BELLS_MAP].map(members)
+}
+
+/// Looks up entry 1 + r1 of the slot's map in the array with this index. Puts the entry's address
+/// into r0. Jumps to `missing` if there is none.
+fn entry(asm: &mut Assembler, array: usize, missing: Label) {
+    asm.call(MAP_LOOKUP, (map(array), stack(SLOT)));
+    asm.jump_if(R0.is(0), missing);
+    asm.call(MAP_LOOKUP, (R0, stack(KEY)));
+    asm.jump_if(R0.is(0), missing);
+}
+
+/// Puts the lane's entry of the writer's map into r7. r1 is the lane.
+pub(super) fn find_lane(asm: &mut Assembler, missing: Label) {
+    asm.alu(Op::Add, R1, 1);
+    asm.store(Width::Word, R10, KEY, R1);
+    entry(asm, WRITERS, missing);
+    asm.set(R7, R0);
+}
+
+/// The parameters of the code that finds room.
+pub(super) struct Room {
+    shape: PoolShape,
+}
+
+impl Room {
+    pub(super) fn of(shape: PoolShape) -> Self {
+        Self { shape }
+    }
+
+    /// The greatest offset at which a record with so many bytes of a packet may begin. The record
+    /// ends before the block's end: its end is an offset in the block too.
+    fn last_offset(&self, captured: i32) -> i32 {
+        let record = (HEAD + SPARE) as i32 + captured + 7 & !7;
+        self.shape.block_len() as i32 - record - 8
+    }
+
+    /// Makes the lane's block have room for a record with r8 bytes of a packet. Takes another block
+    /// if the lane's block has no room, or jumps to `none` if no block is free. Expects the lane's
+    /// entry in r7; clobbers r9.
+    pub(super) fn make(&self, asm: &mut Assembler, none: Label) {
+        let enough = asm.label();
+        asm.set(R9, self.last_offset(SHORT));
+        asm.when(R8.above(SHORT), |asm| {
+            asm.set(R9, self.last_offset(LONGEST));
+        });
+        self.load_offset(asm);
+        asm.jump_if(R1.at_most(R9), enough);
+        self.take_block(asm, none);
+        asm.bind(enough);
+    }
+
+    /// Puts the address of the next record into r9, for a record with at most `captured` bytes of a
+    /// packet. Expects the block's address in r0.
+    pub(super) fn address(&self, asm: &mut Assembler, captured: i32, none: Label) {
+        self.load_offset(asm);
+        asm.jump_if(R1.above(self.last_offset(captured)), none);
+        asm.set(R9, R0);
+        asm.alu(Op::Add, R9, R1);
+    }
+
+    /// Puts the address of the lane's block into r0.
+    pub(super) fn block(&self, asm: &mut Assembler, none: Label) {
+        asm.load(Width::Word, R1, R7, writer::BLOCK);
+        asm.store(Width::Word, R10, KEY, R1);
+        entry(asm, BLOCKS, none);
+    }
+
+    /// Puts the position's offset in its block into r1.
+    fn load_offset(&self, asm: &mut Assembler) {
+        asm.load(Width::Double, R1, R7, writer::POSITION);
+        asm.alu(Op::And, R1, self.shape.block_len() as i32 - 1);
+    }
+
+    /// Takes the lowest free block. Before that, takes back the blocks that readers have returned.
+    fn take_block(&self, asm: &mut Assembler, none: Label) {
+        let [next, failed, taken] = asm.labels();
+        asm.note("take a block");
+        asm.store(Width::Word, R10, KEY, 0);
+        entry(asm, READERS, none);
+        asm.set(R9, R0);
+        entry(asm, WRITERS, none);
+        asm.set(R5, 0);
+        asm.bind(next);
+        take_back(asm);
+        for _ in 0..TRIES {
+            asm.load(Width::Double, R1, R0, writer::FREE);
+            asm.jump_if(R1.is(0), failed);
+            asm.set(R2, R1);
+            asm.alu(Op::Negate, R2, 0);
+            asm.alu(Op::And, R2, R1);
+            asm.set(R3, R2 ^ -1);
+            asm.fetch_and(R0, writer::FREE, R3);
+            asm.alu(Op::And, R3, R2);
+            asm.jump_if(R3.is_not(0), taken);
+        }
+        asm.bind(failed);
+        // Adds constants to the addresses: the verifier would not accept a register here, whose
+        // value differs from turn to turn.
+        asm.alu(Op::Add, R0, 8);
+        asm.alu(Op::Add, R9, 8);
+        asm.alu(Op::Add, R5, 1);
+        asm.repeat_if(R5.below(WORDS as i32), next);
+        asm.jump(none);
+        asm.bind(taken);
+        asm.set(R3, R2);
+        asm.fetch_or(R0, writer::USED, R3);
+        ones_below(asm);
+        asm.alu(Op::Left, R5, 6);
+        asm.alu(Op::Add, R2, R5);
+        self.enter(asm);
+    }
+
+    /// Moves the lane to the block with the index r2.
+    fn enter(&self, asm: &mut Assembler) {
+        let shift = self.shape.block_len().trailing_zeros() as i32;
+        asm.store(Width::Word, R7, writer::BLOCK, R2);
+        self.load_offset(asm);
+        // The end of the block before, in units of 8 bytes.
+        asm.set(R3, R1 << (INDEX_BITS as i32 - 3));
+        asm.alu(Op::Or, R3, R2);
+        asm.load(Width::Double, R4, R7, writer::POSITION);
+        asm.alu(Op::Right, R4, shift);
+        asm.alu(Op::Add, R4, 1);
+        asm.alu(Op::And, R4, BLOCKS_MAX as i32 - 1);
+        asm.alu(Op::Left, R4, 2);
+        asm.set(R5, R7);
+        asm.alu(Op::Add, R5, R4);
+        asm.store(Width::Word, R5, writer::TABLE, R3);
+        asm.set(R2, self.shape.block_len() as i32);
+        asm.alu(Op::Sub, R2, R1);
+        asm.fetch_add(R7, writer::POSITION, R2);
+    }
+}
+
+/// Takes back the blocks that readers have returned. Expects the address of a word of the free
+/// blocks in r0, and of the returned blocks in r9. A block counts only if it is in use: a process
+/// may set any bits. The bits are first taken out of the used blocks, and then added to the free
+/// blocks, so that no two CPUs add the same block.
+fn take_back(asm: &mut Assembler) {
+    asm.load(Width::Double, R1, R9, reader::RETURNED);
+    asm.unless(R1.is(0), |asm| {
+        asm.set(R1, 0);
+        asm.exchange(R9, reader::RETURNED, R1);
+        asm.set(R2, R1 ^ -1);
+        asm.fetch_and(R0, writer::USED, R2);
+        asm.alu(Op::And, R2, R1);
+        asm.fetch_or(R0, writer::FREE, R2);
+    });
+}
+
+/// Replaces r2, which has one bit, by the number of this bit. A comparison for each power of two
+/// would multiply the paths that the verifier walks.
+fn ones_below(asm: &mut Assembler) {
+    asm.alu(Op::Sub, R2, 1);
+    asm.set(R1, R2 >> 1);
+    asm.number(R3, 0x5555_5555_5555_5555);
+    asm.alu(Op::And, R1, R3);
+    asm.alu(Op::Sub, R2, R1);
+    asm.number(R3, 0x3333_3333_3333_3333);
+    asm.set(R1, R2 >> 2);
+    asm.alu(Op::And, R1, R3);
+    asm.alu(Op::And, R2, R3);
+    asm.alu(Op::Add, R2, R1);
+    asm.set(R1, R2 >> 4);
+    asm.alu(Op::Add, R2, R1);
+    asm.number(R3, 0x0f0f_0f0f_0f0f_0f0f);
+    asm.alu(Op::And, R2, R3);
+    asm.number(R3, 0x0101_0101_0101_0101);
+    asm.alu(Op::Mul, R2, R3);
+    asm.alu(Op::Right, R2, 56);
+}
+
+/// Publishes the record with r8 bytes of a packet: advances the lane's position over it. Leaves the
+/// new position in r8. The addition is a full barrier. So a reader that sees the position sees the
+/// record, and [`wake`] sees whether the reader waits.
+pub(super) fn publish(asm: &mut Assembler) {
+    asm.alu(Op::Add, R8, (HEAD + SPARE) as i32 + 7);
+    asm.alu(Op::And, R8, !7);
+    asm.set(R1, R8);
+    asm.fetch_add(R7, writer::POSITION, R1);
+    asm.alu(Op::Add, R8, R1);
+}
+
+/// Wakes the reader if it waits for the position in r8. `wake_at` is the offset of its word from
+/// r0. The word is taken out, so the reader is woken once.
+pub(super) fn wake(asm: &mut Assembler, wake_at: i16, stamp: i16) {
+    let done = asm.label();
+    const _: () = assert!(NEVER == u64::MAX);
+    asm.load(Width::Double, R1, R0, wake_at);
+    asm.jump_if(R8.below(R1), done);
+    asm.set(R1, -1);
+    asm.exchange(R0, wake_at, R1);
+    asm.jump_if(R1.is(-1), done);
+    ring(asm, stamp);
+    asm.bind(done);
+}
+
+/// Rings the member's bell: the reader's descriptor becomes readable. Does nothing while the bell is
+/// full: then the reader was woken, and has not looked yet. `stamp` is the offset of 8 bytes on the
+/// stack, whose value does not matter.
+pub(super) fn ring(asm: &mut Assembler, stamp: i16) {
+    let done = asm.label();
+    asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));
+    asm.jump_if(R0.is(0), done);
+    asm.call(RINGBUF_OUTPUT, (R0, stack(stamp), 8, RB_FORCE_WAKEUP));
+    asm.bind(done);
+}
