@@ -1,6 +1,7 @@
 //! The layout that BPF programs and processes share: names and sizes of maps, and offsets in them.
 
 use fanpcap_bpf::{MapKind, MapSpec};
+use fanpcap_ring::pool::layout::BLOCKS_MAX;
 
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
@@ -19,7 +20,7 @@ pub struct PoolShape {
 const LANES_MAX: u32 = 256;
 
 /// Bytes of the shortest and the longest block.
-const BLOCK_LEN_MIN: u32 = 128 << 10;
+const BLOCK_LEN_MIN: u32 = 256 << 10;
 const BLOCK_LEN_MAX: u32 = 1 << 20;
 
 /// Bytes of a pool, if the application has set no size.
@@ -31,12 +32,14 @@ const BLOCKS_A_CPU: u32 = 4;
 
 impl PoolShape {
     /// Returns the shape for a machine with `possible` CPUs, of which `online` are online. `None`
-    /// for more possible CPUs than a group has lanes.
+    /// for more possible CPUs than a group has lanes, or if a pool can't have two blocks for each
+    /// CPU that is online.
     pub fn for_cpus(possible: u32, online: u32) -> Option<Self> {
         let lanes = possible.max(1).next_power_of_two();
         let most = POOL_LEN / BLOCKS_A_CPU / online.clamp(1, LANES_MAX);
         let block_len = (most + 1).next_power_of_two() / 2;
-        (lanes <= LANES_MAX).then_some(Self {
+        let fits = lanes <= LANES_MAX && 2 * online <= BLOCKS_MAX;
+        fits.then_some(Self {
             lanes,
             block_len: block_len.clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX),
         })
@@ -223,7 +226,7 @@ mod tests {
             (240, 4, 256, 1 << 20),
             (17, 17, 32, 512 << 10),
             (64, 64, 64, 256 << 10),
-            (256, 256, 256, 128 << 10),
+            (256, 128, 256, 256 << 10),
         ] {
             let shape = PoolShape::for_cpus(possible, online).unwrap();
             assert_eq!((shape.lanes(), shape.block_len()), (lanes, block_len));
@@ -231,6 +234,7 @@ mod tests {
             assert_eq!(found, Some(shape));
         }
         assert_eq!(PoolShape::for_cpus(257, 2), None);
+        assert_eq!(PoolShape::for_cpus(256, 129), None);
         for (entries, block_len) in [(0, 1 << 20), (511, 1 << 20), (512, 1 << 21), (512, 3 << 17)] {
             assert_eq!(PoolShape::of_group(entries, block_len), None);
         }

@@ -7,7 +7,7 @@
 //! hand has no room.
 
 /// The words of one kind: a bit for each block.
-pub const WORDS: usize = 16;
+pub const WORDS: usize = 4;
 
 /// The most blocks of a pool.
 pub const BLOCKS_MAX: u32 = 64 * WORDS as u32;
@@ -46,7 +46,7 @@ pub mod reader {
 }
 
 /// Bits of a block's index in a table.
-pub const INDEX_BITS: u32 = 10;
+pub const INDEX_BITS: u32 = 8;
 
 /// Bytes of a record before the frame's: time stamp, lengths, queue, flags and filter.
 pub const HEAD: u32 = 24;

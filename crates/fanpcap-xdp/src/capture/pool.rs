@@ -24,7 +24,7 @@ const _: () = assert!(LONGEST == 65_535);
 
 /// A BPF program tries so often to take a block of a word. Each failure means that another CPU has
 /// taken a block of the word in the same moment.
-const TRIES: usize = 4;
+const TRIES: usize = 3;
 
 /// Offsets on the stack, which [`super::deliver`] lays out: the slot, and a place for other keys.
 pub(super) const SLOT: i16 = -32;
@@ -40,8 +40,8 @@ pub(super) fn maps() -> [MapSpec; 4] {
     [BLOCKS_MAP, WRITERS_MAP, READERS_MAP, BELLS_MAP].map(members)
 }
 
-/// Looks up entry 1 + r1 of the slot's map in the array with this index. Puts the entry's address
-/// into r0. Jumps to `missing` if there is none.
+/// Looks up an entry of the slot's map in the array with this index. The entry's number is on the
+/// stack at [`KEY`]. Puts the entry's address into r0, or jumps to `missing` if there is none.
 fn entry(asm: &mut Assembler, array: usize, missing: Label) {
     asm.call(MAP_LOOKUP, (map(array), stack(SLOT)));
     asm.jump_if(R0.is(0), missing);
@@ -111,41 +111,33 @@ impl Room {
         asm.alu(Op::And, R1, self.shape.block_len() as i32 - 1);
     }
 
-    /// Takes the lowest free block. Before that, takes back the blocks that readers have returned.
+    /// Takes the lowest free block. Looks through the words in order, and takes back the blocks of a
+    /// word that readers have returned before it takes a block of this word. The words are not
+    /// visited in a loop: the verifier would follow the loop beyond its end.
     fn take_block(&self, asm: &mut Assembler, none: Label) {
-        let [next, failed, taken] = asm.labels();
+        let taken = asm.label();
         asm.note("take a block");
         asm.store(Width::Word, R10, KEY, 0);
         entry(asm, READERS, none);
         asm.set(R9, R0);
         entry(asm, WRITERS, none);
-        asm.set(R5, 0);
-        asm.bind(next);
-        take_back(asm);
-        for _ in 0..TRIES {
-            asm.load(Width::Double, R1, R0, writer::FREE);
-            asm.jump_if(R1.is(0), failed);
-            asm.set(R2, R1);
-            asm.alu(Op::Negate, R2, 0);
-            asm.alu(Op::And, R2, R1);
-            asm.set(R3, R2 ^ -1);
-            asm.fetch_and(R0, writer::FREE, R3);
-            asm.alu(Op::And, R3, R2);
-            asm.jump_if(R3.is_not(0), taken);
+        for word in 0..WORDS as i16 {
+            let [next, mine] = asm.labels();
+            take_back(asm, 8 * word);
+            for _ in 0..TRIES {
+                take_lowest(asm, 8 * word, mine, next);
+            }
+            asm.jump(next);
+            asm.bind(mine);
+            asm.set(R3, R2);
+            asm.fetch_or(R0, writer::USED + 8 * word, R3);
+            asm.set(R5, 64 * i32::from(word));
+            asm.jump(taken);
+            asm.bind(next);
         }
-        asm.bind(failed);
-        // Adds constants to the addresses: the verifier would not accept a register here, whose
-        // value differs from turn to turn.
-        asm.alu(Op::Add, R0, 8);
-        asm.alu(Op::Add, R9, 8);
-        asm.alu(Op::Add, R5, 1);
-        asm.repeat_if(R5.below(WORDS as i32), next);
         asm.jump(none);
         asm.bind(taken);
-        asm.set(R3, R2);
-        asm.fetch_or(R0, writer::USED, R3);
         ones_below(asm);
-        asm.alu(Op::Left, R5, 6);
         asm.alu(Op::Add, R2, R5);
         self.enter(asm);
     }
@@ -172,20 +164,35 @@ impl Room {
     }
 }
 
-/// Takes back the blocks that readers have returned. Expects the address of a word of the free
-/// blocks in r0, and of the returned blocks in r9. A block counts only if it is in use: a process
-/// may set any bits. The bits are first taken out of the used blocks, and then added to the free
-/// blocks, so that no two CPUs add the same block.
-fn take_back(asm: &mut Assembler) {
-    asm.load(Width::Double, R1, R9, reader::RETURNED);
+/// Takes back the blocks of the word at offset `at` that readers have returned. Expects the entry of
+/// the writer's words in r0, and of the reader's in r9. A block counts only if it is in use: a
+/// process may set any bits. The bits are first taken out of the used blocks, and then added to the
+/// free blocks, so that no two CPUs add the same block.
+fn take_back(asm: &mut Assembler, at: i16) {
+    asm.load(Width::Double, R1, R9, reader::RETURNED + at);
     asm.unless(R1.is(0), |asm| {
         asm.set(R1, 0);
-        asm.exchange(R9, reader::RETURNED, R1);
+        asm.exchange(R9, reader::RETURNED + at, R1);
         asm.set(R2, R1 ^ -1);
-        asm.fetch_and(R0, writer::USED, R2);
+        asm.fetch_and(R0, writer::USED + at, R2);
         asm.alu(Op::And, R2, R1);
-        asm.fetch_or(R0, writer::FREE, R2);
+        asm.fetch_or(R0, writer::FREE + at, R2);
     });
+}
+
+/// Tries to take the lowest free block of the word at offset `at`. Jumps to `mine` with the block's
+/// bit in r2, or to `next` if the word has no free block. Falls through if another CPU has taken
+/// the block.
+fn take_lowest(asm: &mut Assembler, at: i16, mine: Label, next: Label) {
+    asm.load(Width::Double, R1, R0, writer::FREE + at);
+    asm.jump_if(R1.is(0), next);
+    asm.set(R2, R1);
+    asm.alu(Op::Negate, R2, 0);
+    asm.alu(Op::And, R2, R1);
+    asm.set(R3, R2 ^ -1);
+    asm.fetch_and(R0, writer::FREE + at, R3);
+    asm.alu(Op::And, R3, R2);
+    asm.jump_if(R3.is_not(0), mine);
 }
 
 /// Replaces r2, which has one bit, by the number of this bit. A comparison for each power of two
