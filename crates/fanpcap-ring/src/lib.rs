@@ -1,6 +1,6 @@
 //! Reads the kernel's ring layouts and the packets in them: TPACKET_V3's blocks, TPACKET_V2's
 //! frames (linux/if_packet.h, net/packet/af_packet.c), and BPF ring buffers (kernel/bpf/ringbuf.c).
-//! Makes no system calls.
+//! Also reads the pools that fanpcap's own BPF programs fill. Makes no system calls.
 //!
 //! The contents of the memory are not trusted: an index or length that leads out of the memory is
 //! an error, [`Corrupt`].
@@ -23,9 +23,9 @@ pub use frame::{Corrupt, Frame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use handover::Handover;
 pub use one_reader::OneReader;
-pub use pool::{Pool, PoolClocks, PoolMemory, PoolWords};
+pub use pool::{Drained, Pool, PoolClocks, PoolMemory, PoolWords};
 pub use position::{Mark, Position};
-pub use records::{Drained, LONGEST, Labelled, Records};
+pub use records::{LONGEST, Labelled, Records};
 pub use remains::Remains;
 pub use renewable::Renewable;
 pub use wall::OffsetClock;

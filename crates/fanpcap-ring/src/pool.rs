@@ -20,7 +20,6 @@ mod lane;
 mod model;
 
 use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, OUTGOING, Stamp};
-use crate::records::Drained;
 use crate::wall::{OffsetClock, Wall};
 use lane::{LATEST, Lane, NONE, Next, Record};
 use std::mem;
@@ -69,6 +68,17 @@ pub struct Pool {
     last: u64,
     /// Whether blocks that were read go back to the BPF program.
     gives: bool,
+}
+
+/// A snapshot that has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// The stamp of the last record, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub last_ns: u64,
+    /// The number of records.
+    pub records: u64,
+    /// Bytes that the records take in the pool. The unused ends of blocks count too.
+    pub bytes: u64,
 }
 
 /// How far the reader has come with a snapshot.

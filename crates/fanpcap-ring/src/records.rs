@@ -17,9 +17,6 @@ use std::ptr::NonNull;
 /// The most bytes of a packet in a record: libpcap's largest snaplen.
 pub const LONGEST: u32 = 1 << 18;
 
-/// Flag of a record: another member also gets the packet.
-const COPY: u16 = 4;
-
 const PACKET_HOST: u8 = 0;
 const PACKET_OUTGOING: u8 = 4;
 
@@ -27,8 +24,6 @@ const PACKET_OUTGOING: u8 = 4;
 /// rarely, because after each release the reader and the kernel each fetch a cache line from the
 /// other's CPU.
 const GIVE: u64 = 1 << 16;
-
-const NEVER: u64 = u64::MAX;
 
 /// The reader's side of the ring buffers of one device.
 #[derive(Debug)]
@@ -43,13 +38,6 @@ pub struct Records {
     /// The `sockaddr_ll` of incoming frames, and that of outgoing frames.
     links: Box<[[u8; LINK_LEN]; 2]>,
     taken: u64,
-    /// The value of `taken` when the last snapshot was taken.
-    before: u64,
-    /// The stamp of the last record.
-    last: u64,
-    /// After this many bytes of a lane were read, their room is released to the kernel. [`NEVER`]
-    /// for a dead reader's ring buffers, of which nothing is released.
-    give_after: u64,
 }
 
 /// How far the reader has come with a snapshot.
@@ -72,17 +60,6 @@ pub struct Labelled<'ring> {
     pub last: u32,
 }
 
-/// A snapshot that has been read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// The stamp of the last record, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub last_ns: u64,
-    /// The number of records.
-    pub records: u64,
-    /// Bytes that the records take in one lane: the largest of these numbers over all lanes.
-    pub bytes: u64,
-}
-
 impl Records {
     /// The ring buffers of `device`, from which nothing has been read. The `protocol` and `pkttype`
     /// of `device` are unused. `None` if `rings` is empty.
@@ -99,33 +76,10 @@ impl Records {
             wall: Wall::new(clock),
             links: Box::new(links),
             taken: 0,
-            before: 0,
-            last: 0,
-            give_after: GIVE,
         })
     }
 
-    /// The records that a dead reader of these ring buffers has left unread. The dead reader had
-    /// taken `taken` records. The BPF program adds no more records. This reader releases nothing to
-    /// the kernel, so that a later reader can begin where this reader ends.
-    pub(crate) fn remains(mut self, taken: u64) -> Self {
-        self.taken = taken;
-        self.give_after = NEVER;
-        self.open();
-        self
-    }
-
-    /// Counts `taken` records as taken, because other members have read them. The next snapshot
-    /// begins after these records.
-    pub fn skip(&mut self, taken: u64) {
-        self.taken = self.taken.max(taken);
-    }
-
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.lanes().any(|lane| lane.is_filled_to(2))
-    }
-
-    /// The number of records that this reader and the readers before it have read.
+    /// The number of records that this reader has read.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken
@@ -148,27 +102,6 @@ impl Records {
         self.state == State::Open || self.lanes().any(Lane::is_ready)
     }
 
-    /// Whether at least a quarter of some lane is unread.
-    pub fn is_filling(&self) -> bool {
-        self.lanes().any(|lane| lane.is_filled_to(4))
-    }
-
-    /// Unread bytes in the lane with the most unread bytes.
-    pub fn unread(&self) -> u64 {
-        self.lanes().map(Lane::waiting).max().unwrap_or(0)
-    }
-
-    /// Bytes of the smallest lane.
-    pub fn len(&self) -> usize {
-        let lens = self.lanes().map(Lane::len);
-        lens.min().unwrap_or(0)
-    }
-
-    /// Always false: a device has at least one lane.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Takes a snapshot, if none is being read. Returns whether there is a snapshot to read from.
     pub fn open(&mut self) -> bool {
         if self.is_open() {
@@ -186,7 +119,6 @@ impl Records {
             return false;
         }
         self.state = State::Open;
-        self.before = self.taken;
         self.wall.renew(self.current.head);
         true
     }
@@ -229,13 +161,11 @@ impl Records {
             }
         };
         let lane = &mut self.current;
-        if lane.read() >= self.give_after {
+        if lane.read() >= GIVE {
             lane.give();
         }
         let record = lane.take(next)?;
-        // The addition may wrap, because a dead reader may have left any number in `taken`.
-        self.taken = self.taken.wrapping_add(1);
-        self.last = next.stamp;
+        self.taken += 1;
         Ok(Some((record, self.wall.time_of(next.stamp))))
     }
 
@@ -254,59 +184,13 @@ impl Records {
         unsafe { Frame::of_record(record.data, &told) }
     }
 
-    /// Like `next_frame`, but compiled only once, for callers that are not time-critical.
-    ///
-    /// # Errors
-    /// As [`Records::next_frame`].
-    #[inline(never)]
-    pub fn next_frame_of_many(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
-        self.next_frame()
-    }
-
-    /// The arrival time of the next record's packet. `None` if the snapshot has no record left.
-    pub fn peek(&mut self) -> Option<Stamp> {
-        loop {
-            let next = self.current.next();
-            match next {
-                Some(next) if next.stamp < self.until => {
-                    return Some(self.wall.time_of(next.stamp));
-                }
-                _ if self.choose(next) => {}
-                _ => return None,
-            }
+    /// Ends the snapshot, if one is being read, and releases the room of its records to the kernel.
+    pub fn release(&mut self) {
+        if self.is_open() {
+            self.state = State::Closed;
+            self.lanes_mut().for_each(Lane::leave);
+            self.give_all();
         }
-    }
-
-    /// Like `peek`, but for the next record whose packet no other member gets. Skips the records
-    /// before it, which do not count as taken.
-    pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
-        loop {
-            let stamp = self.peek()?;
-            match self.current.next() {
-                Some(next) if next.flags() & COPY != 0 => {
-                    // Ignores the error for a corrupt record: `take` has skipped that record.
-                    let _ = self.current.take(next);
-                }
-                _ => return Some(stamp),
-            }
-        }
-    }
-
-    /// Ends the snapshot, and releases the room of its records to the kernel. Returns `None` if no
-    /// snapshot is being read.
-    pub fn release(&mut self) -> Option<Drained> {
-        if !self.is_open() {
-            return None;
-        }
-        self.state = State::Closed;
-        self.lanes_mut().for_each(Lane::leave);
-        let bytes = self.lanes().map(Lane::passed).max();
-        self.give_all();
-        Some(Drained {
-            last_ns: self.last,
-            records: self.taken.wrapping_sub(self.before),
-            bytes: bytes.unwrap_or(0),
-        })
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
@@ -318,9 +202,7 @@ impl Records {
     }
 
     fn give_all(&mut self) {
-        if self.give_after != NEVER {
-            self.lanes_mut().for_each(Lane::give);
-        }
+        self.lanes_mut().for_each(Lane::give);
     }
 
     /// Chooses the lane with the oldest record. `next` is the current lane's next record, if the

@@ -33,19 +33,15 @@
 //! show where the unread frames end. The mark shows it: the frame that the reader had delivered
 //! when it died has the mark.
 //!
-//! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
-//! word that the kernel does not use. The reader sets this word before it delivers each packet.
-//! Another process that maps the ring buffer continues from the position in the word, and also sets
-//! the word before each packet.
-//!
-//! **Pools.** The same is true of a pool: its lanes' positions are in the reader's map.
+//! **Pools.** The reader keeps each lane's position in a map that the BPF program ignores. The reader
+//! sets the position before it delivers each packet. Another process that maps the pool continues
+//! from the position, and also sets it before each packet.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
 use crate::frames::Frames;
 use crate::pool::Pool;
 use crate::position::{Mark, Position};
-use crate::records::Records;
 use fanpcap_linux::packet::ring::Mapping;
 
 /// The unread part of a ring whose reader is dead.
@@ -69,14 +65,9 @@ enum Layout {
         frames: Frames,
         left: usize,
     },
-    Records {
-        records: Records,
-        /// Whether packets that other members also get are left out.
-        skips_copies: bool,
-    },
     Pool {
         pool: Pool,
-        /// As for records.
+        /// Whether packets that other members also get are left out.
         skips_copies: bool,
     },
 }
@@ -129,15 +120,6 @@ impl Remains {
         Some(Self(Layout::Frames { frames, left }))
     }
 
-    /// The unread part of a dead reader's ring buffers, of which that reader had taken `taken`
-    /// records.
-    pub fn of_records(records: Records, taken: u64) -> Self {
-        Self(Layout::Records {
-            records: records.remains(taken),
-            skips_copies: false,
-        })
-    }
-
     /// The unread part of a dead reader's pool, of which that reader had taken `taken` records.
     pub fn of_pool(pool: Pool, taken: u64) -> Self {
         Self(Layout::Pool {
@@ -150,18 +132,10 @@ impl Remains {
     #[must_use]
     pub fn without_copies(mut self) -> Self {
         match &mut self.0 {
-            Layout::Records { skips_copies, .. } | Layout::Pool { skips_copies, .. } => {
-                *skips_copies = true;
-            }
+            Layout::Pool { skips_copies, .. } => *skips_copies = true,
             Layout::Blocks { .. } | Layout::Frames { .. } => {}
         }
         self
-    }
-
-    /// Whether the ring consists of BPF ring buffers. No process can write to their records,
-    /// because the kernel lets processes map the records only for reading.
-    pub fn is_of_records(&self) -> bool {
-        matches!(self.0, Layout::Records { .. })
     }
 
     /// Whether at least half of the ring's room is unread.
@@ -169,7 +143,6 @@ impl Remains {
         let (left, count) = match &self.0 {
             Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
             Layout::Frames { frames, left } => (*left, frames.count()),
-            Layout::Records { records, .. } => return records.is_half_full(),
             Layout::Pool { pool, .. } => return pool.is_half_full(),
         };
         left * 2 >= count
@@ -181,7 +154,6 @@ impl Remains {
             Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
             Layout::Blocks { blocks, .. } => blocks.taken(),
             Layout::Frames { frames, .. } => frames.taken(),
-            Layout::Records { records, .. } => records.taken(),
             Layout::Pool { pool, .. } => pool.taken(),
         }
     }
@@ -191,7 +163,7 @@ impl Remains {
     pub fn mark(&self) -> Option<Mark> {
         match &self.0 {
             Layout::Blocks { blocks, .. } => Some(blocks.mark()),
-            Layout::Frames { .. } | Layout::Records { .. } | Layout::Pool { .. } => None,
+            Layout::Frames { .. } | Layout::Pool { .. } => None,
         }
     }
 
@@ -222,11 +194,6 @@ impl Remains {
                 }
                 if *left > 0 { frames.peek() } else { None }
             }
-            Layout::Records {
-                records,
-                skips_copies: true,
-            } => records.peek_single(),
-            Layout::Records { records, .. } => records.peek(),
             Layout::Pool {
                 pool,
                 skips_copies: true,
@@ -244,7 +211,6 @@ impl Remains {
             Layout::Blocks { blocks, .. } => blocks.next_frame(),
             Layout::Frames { left: 0, .. } => Ok(None),
             Layout::Frames { frames, .. } => frames.next_frame(),
-            Layout::Records { records, .. } => records.next_frame_of_many(),
             Layout::Pool { pool, .. } => pool.next_frame_of_many(),
         }
     }

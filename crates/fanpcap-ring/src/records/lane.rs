@@ -65,13 +65,6 @@ pub(super) struct Next {
     word: u32,
 }
 
-impl Next {
-    pub(super) fn flags(&self) -> u16 {
-        // SAFETY: as in Lane::take.
-        unsafe { self.header.read() }.flags
-    }
-}
-
 pub(super) struct Record {
     /// The frame's bytes. The BPF program's header is in front of them.
     pub(super) data: NonNull<u8>,
@@ -154,25 +147,6 @@ impl Lane {
     pub(super) fn is_ready(&self) -> bool {
         let at = self.unread_from();
         self.producer() != at && self.word(at) & BUSY == 0
-    }
-
-    /// Bytes up to the producer's position that are unread.
-    pub(super) fn waiting(&self) -> u64 {
-        self.producer().wrapping_sub(self.unread_from())
-    }
-
-    /// Whether at least 1/`parts` of the ring is unread.
-    pub(super) fn is_filled_to(&self, parts: u64) -> bool {
-        self.waiting() >= self.ring.len() as u64 / parts
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ring.len()
-    }
-
-    /// Bytes of the snapshot that were read.
-    pub(super) fn passed(&self) -> u64 {
-        self.at.wrapping_sub(self.begin)
     }
 
     /// Bytes that were read, but whose room is not released to the kernel yet.
