@@ -33,7 +33,7 @@ pub(crate) const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobi
 const STRIDE: u64 = 307;
 
 /// Bytes of a ring. The kernel clears the rings of a thousand members, so they are smaller than the
-/// default rings of 16 MiB, or 96 MiB on XDP. In these tests a ring holds at most some hundred
+/// default rings of 16 MiB, or 64 MiB on XDP. In these tests a ring holds at most some hundred
 /// frames.
 const RING: u32 = 4 << 20;
 

@@ -50,11 +50,11 @@ fn limited(wire: &Wire, cgroup: &Cgroup) -> Result<Program> {
 #[ignore = "needs root: run by make test"]
 fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
     on_wire(1, |wire| {
-        let Some(cgroup) = Cgroup::new(100) else {
+        let Some(cgroup) = Cgroup::new(70) else {
             println!("SKIP: no memory cgroup can be made");
             return Ok(());
         };
-        let reason = "the rings take 96 MiB, but of the memory limit of 100 MiB, ";
+        let reason = "the rings take 64 MiB, but of the memory limit of 70 MiB, ";
         ensure_on_page(reason)?;
         let alone = limited(wire, &cgroup)?.start(&wire.scratch)?;
         let said = alone.said()?;
@@ -63,7 +63,7 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
             "{said}"
         );
         ensure!(
-            said.contains(reason) && said.contains("set 'caplen = 256'"),
+            said.contains(reason) && said.contains("set a smaller ring"),
             "{said}"
         );
         ensure!(said.contains("(set by PCAP_DRIVER=xdp)"), "{said}");
@@ -77,9 +77,9 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
         ensure!(said.contains("(set by PCAP_DRIVER=xdp)"), "{said}");
         other.stop()?;
         let config = wire.scratch.new_file("pcap.conf");
-        fs::write(&config, "driver@vb = xdp\ncaplen = 256\n")?;
-        let short = limited(wire, &cgroup)?.set("PCAP_CONFIG", config);
-        start_as(wire, short)?.stop().map(drop)
+        fs::write(&config, "driver@vb = xdp\nring@vb = 16M\n")?;
+        let small = limited(wire, &cgroup)?.set("PCAP_CONFIG", config);
+        start_as(wire, small)?.stop().map(drop)
     })
 }
 
@@ -89,7 +89,7 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn what_others_use_of_a_limit_counts() -> Result<()> {
     on_wire(1, |wire| {
-        let Some(cgroup) = Cgroup::new(200) else {
+        let Some(cgroup) = Cgroup::new(130) else {
             println!("SKIP: no memory cgroup can be made");
             return Ok(());
         };
@@ -97,13 +97,13 @@ fn what_others_use_of_a_limit_counts() -> Result<()> {
         let first = start_as(wire, copy()?)?;
         let second = copy()?.run(&wire.scratch)?;
         let said = second.said;
-        let begin = "the rings take 96 MiB, but of the memory limit of 200 MiB, ";
+        let begin = "the rings take 64 MiB, but of the memory limit of 130 MiB, ";
         let used = said
             .split_once(begin)
             .and_then(|(_, rest)| rest.split_once(' '));
         let used = used.and_then(|(used, _)| used.parse().ok());
         ensure!(
-            !second.status.success() && used.is_some_and(|used: u64| (96..200).contains(&used)),
+            !second.status.success() && used.is_some_and(|used: u64| (64..130).contains(&used)),
             "{said}"
         );
         first.stop().map(drop)
