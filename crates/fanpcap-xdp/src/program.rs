@@ -300,10 +300,14 @@ impl GroupProgram {
             row.set_sent(sent);
             row.wake_next();
         });
-        let maps = self.members.iter().zip(pool.descriptors());
-        let (writer, others): (Vec<_>, Vec<_>) =
-            maps.enumerate().partition(|(index, _)| *index == WRITERS);
-        for (_, (array, map)) in others.into_iter().chain(writer) {
+        let [blocks, writers, readers, bells] = &self.members;
+        let [of_blocks, writer, reader, bell] = pool.descriptors();
+        for (array, map) in [
+            (bells, bell),
+            (readers, reader),
+            (blocks, of_blocks),
+            (writers, writer),
+        ] {
             array.put(slot.into(), &[map])?;
         }
         pool.note_before(self.slot_counts(slot));
@@ -328,8 +332,9 @@ impl GroupProgram {
     pub fn take_away(&self, slot: u8) -> io::Result<()> {
         self.set_snaplen(slot, 0);
         self.set_filter(slot, None)?;
-        self.members[WRITERS].remove(slot.into(), 1)?;
-        let mut all = self.members.iter();
+        // The writer's map first: see `put`.
+        let [blocks, writers, readers, bells] = &self.members;
+        let mut all = [writers, blocks, readers, bells].into_iter();
         all.try_for_each(|array| array.remove(slot.into(), 1))
     }
 

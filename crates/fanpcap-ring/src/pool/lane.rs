@@ -148,6 +148,12 @@ impl Lane {
         if gives {
             self.give(memory);
         }
+        if self.at == position {
+            // Most lanes of a machine with many CPUs.
+            self.end = position;
+            self.head = NONE;
+            return;
+        }
         self.enter(memory);
         self.head = self.find(memory, gives);
     }
