@@ -7,7 +7,6 @@ use clap::Args;
 use fanpcap::overview::Overview;
 use fanpcap_config::settings::{Group, GroupChoice, Plan};
 use fanpcap_doctor::doctor::other_library;
-use fanpcap_linux::{ethtool, interface};
 use fanpcap_pcap::compile_expression;
 use fanpcap_snapshot::Source;
 use fanpcap_terminal::{DeviceArgument, streams};
@@ -49,18 +48,9 @@ fn awaited() -> Vec<String> {
     seen.map_or_else(|_| Vec::new(), |it| it.waiting.into_keys().collect())
 }
 
-/// The sizes in bytes of the ring, or of an engine's rings for received packets, and of an engine's
-/// ring for sent packets.
-fn rings(plan: &Plan, device: &str) -> (Option<i32>, Option<i32>) {
-    let base = device.split(':').next().unwrap_or_default();
-    let queues = interface::index(base).and_then(|index| {
-        let device = ethtool::Device::find(index).ok()?;
-        device.receive_queues()
-    });
-    match plan.engine_rings(queues.unwrap_or(1)) {
-        Some((received, sent)) => (Some(received), sent),
-        None => (plan.buffer_size(), None),
-    }
+/// The size in bytes of the ring.
+fn ring(plan: &Plan) -> Option<i32> {
+    plan.engine_ring().or(plan.buffer_size())
 }
 
 fn group(joined: &GroupChoice) -> String {

@@ -5,7 +5,7 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
-use super::rings;
+use super::ring;
 
 /// Version of the JSON format. A new field does not change the version; a changed or removed field
 /// increments it.
@@ -30,8 +30,6 @@ fn device(seen: &Entry) -> Value {
     let plan = explained.plan.as_ref().ok();
     let joined = plan.and_then(|plan| plan.choice.as_ref());
     let origins = &explained.origins;
-    let rings = plan.map(|plan| rings(plan, &explained.device));
-    let (received, sent) = rings.unwrap_or_default();
     let number = |group: Group| match group {
         Group::Number(number) => Some(number),
         Group::New => None,
@@ -62,8 +60,9 @@ fn device(seen: &Entry) -> Value {
         "caplen_from": origins.caplen,
         "ring_bytes": plan.and_then(|plan| plan.ring),
         "ring_from": origins.ring,
-        "default_ring_bytes": received,
-        "default_sent_ring_bytes": sent,
+        "default_ring_bytes": plan.and_then(ring),
+        // No engine has a further ring for sent packets. The name stays for programs that read it.
+        "default_sent_ring_bytes": null,
     })
 }
 

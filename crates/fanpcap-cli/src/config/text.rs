@@ -6,7 +6,7 @@ use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::settings::{GroupChoice, OnEngine, Plan, Steal};
 use fanpcap_terminal::table;
 
-use super::{group, rings};
+use super::{group, ring};
 
 /// Longer values and origins are truncated: a value may be a whole steering program.
 const LONGEST: usize = 56;
@@ -100,7 +100,7 @@ fn one(page: &mut String, device: &Entry) {
     }
     let from = origins.ring.as_deref();
     let from = from.unwrap_or("unless the application sets its size");
-    line(page, "ring", &ring(plan, &explained.device), Some(from));
+    line(page, "ring", &ring_text(plan), Some(from));
 }
 
 /// The mode as the user wrote it, and the steering program that stands for it on an engine.
@@ -113,17 +113,9 @@ fn mode(device: &Entry, joined: &GroupChoice) -> String {
     }
 }
 
-/// The size of the rings.
-fn ring(plan: &Plan, device: &str) -> String {
-    let mib = |bytes: i32| f64::from(bytes) / f64::from(1 << 20);
-    match rings(plan, device) {
-        (None, _) => "libpcap's default".to_owned(),
-        (Some(received), None) => size(received),
-        (Some(received), Some(sent)) => {
-            let (received, sent) = (mib(received), mib(sent));
-            format!("{} MiB ({received} received, {sent} sent)", received + sent)
-        }
-    }
+/// The size of the ring.
+fn ring_text(plan: &Plan) -> String {
+    ring(plan).map_or_else(|| "libpcap's default".to_owned(), size)
 }
 
 /// Writes which packets the host gets from a device on the XDP engine, and whether the packets that

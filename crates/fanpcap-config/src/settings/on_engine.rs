@@ -90,25 +90,12 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     }
 }
 
-/// The size of all rings for received packets together, in bytes. The size is larger if more than
-/// 256 bytes of each packet are kept.
-pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
-    match caplen {
-        Some(..=256) => 16 << 20,
-        Some(_) | None => 64 << 20,
-    }
-}
+/// The size of a ring, in bytes, if no setting and no application sets a size.
+pub(super) const RING_BYTES: i32 = 64 << 20;
 
-/// The sizes in bytes of all rings for received packets and of the ring for sent packets, as an
-/// engine makes them of `bytes`: up to 16 queues have rings of their own, and the number and the
-/// sizes of these rings are powers of two.
-pub(super) fn rings(bytes: i32, queues: u32) -> (i32, i32) {
-    let all = bytes
-        .clamp(4 << 20, 1 << 30)
-        .unsigned_abs()
-        .next_power_of_two();
-    let rings = queues.clamp(1, 16).next_power_of_two();
-    let one = (all / rings).max(1 << 20);
-    let size = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
-    (size(one * rings), size(one / 2))
+/// The size of a ring in bytes, as an engine makes it of `bytes`: a power of two. On a machine with
+/// many CPUs it may be larger.
+pub(super) fn ring(bytes: i32) -> i32 {
+    let bytes = bytes.clamp(4 << 20, 256 << 20).unsigned_abs();
+    i32::try_from(bytes.next_power_of_two()).unwrap_or(i32::MAX)
 }

@@ -58,7 +58,7 @@ impl Plan {
         if self.ring.is_some() {
             self.ring
         } else if self.on_engine.is_some() {
-            Some(on_engine::ring_bytes(self.caplen))
+            Some(on_engine::RING_BYTES)
         } else if self.choice.is_some() {
             Some(16 << 20)
         } else {
@@ -66,13 +66,10 @@ impl Plan {
         }
     }
 
-    /// The sizes in bytes of an engine's rings for received packets together, and of its ring for
-    /// packets that the host sends, which is `None` if these are not captured. `queues` is the
-    /// number of the device's receive queues. `None` without an engine.
-    pub fn engine_rings(&self, queues: u32) -> Option<(i32, Option<i32>)> {
-        let on_engine = self.on_engine.as_ref()?;
-        let (received, sent) = on_engine::rings(self.buffer_size()?, queues);
-        Some((received, on_engine.outgoing.then_some(sent)))
+    /// The size in bytes of the ring that an engine makes. `None` without an engine.
+    pub fn engine_ring(&self) -> Option<i32> {
+        self.on_engine.as_ref()?;
+        self.buffer_size().map(on_engine::ring)
     }
 }
 

@@ -118,27 +118,17 @@ fn the_kernels_modes_are_steering_programs() {
 }
 
 #[test]
-fn rings_of_whole_packets_are_larger() {
-    let bytes = |config: &str| {
+fn an_engines_ring_is_a_power_of_two_whatever_the_snapshot_length() {
+    let mib = |config: &str| {
         let plan = plan_with(&settings(&[], config), "xdp:eth0", None);
-        plan.unwrap().buffer_size().unwrap() >> 20
+        plan.unwrap().engine_ring().unwrap() >> 20
     };
-    assert_eq!((bytes(""), bytes("caplen = 1500")), (64, 64));
-    assert_eq!(bytes("caplen = 256"), 16);
-}
-
-#[test]
-fn the_ring_of_sent_packets_is_half_a_queues_ring() {
-    let rings = |config: &str, queues| {
-        let plan = plan_with(&settings(&[], config), "xdp:eth0", None).unwrap();
-        plan.engine_rings(queues).unwrap()
-    };
-    let mib = [0, 1, 2, 3, 16, 17].map(|queues| rings("", queues).1.unwrap() >> 20);
-    assert_eq!(mib, [32, 32, 16, 8, 2, 2]);
-    assert_eq!(rings("caplen = 96", 16), (16 << 20, Some(1 << 19)));
-    assert_eq!(rings("ring@eth0 = 3M", 1), (4 << 20, Some(2 << 20)));
-    assert_eq!(rings("ring@eth0 = 3M", 16), (16 << 20, Some(1 << 19)));
-    assert_eq!(rings("outgoing@eth0 = no", 1), (64 << 20, None));
+    assert_eq!(
+        (mib(""), mib("caplen = 1500"), mib("caplen = 96")),
+        (64, 64, 64)
+    );
+    assert_eq!((mib("ring@eth0 = 3M"), mib("ring@eth0 = 100M")), (4, 128));
+    assert_eq!(mib("ring@eth0 = 1G"), 256);
     let sockets = plan_with(&settings(&[], ""), "eth0", None).unwrap();
-    assert_eq!(sockets.engine_rings(1), None);
+    assert_eq!(sockets.engine_ring(), None);
 }
