@@ -3,7 +3,7 @@
 
 use crate::layout::{POOL_LEN, PoolShape};
 use crate::rows::SlotCounts;
-use fanpcap_linux::bpf::{RingBuffer, RingMapping, SharedArray};
+use fanpcap_linux::bpf::{Entries, RingBuffer, RingMapping, SharedArray};
 use fanpcap_linux::process::cpu;
 use fanpcap_ring::pool::layout::{
     BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, reader_entries, writer_entries,
@@ -36,16 +36,16 @@ impl MemberPool {
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
     pub fn create(bytes: Option<u32>, shape: PoolShape) -> io::Result<Self> {
-        let count = blocks(bytes, shape, cpu::online().unwrap_or(1));
+        let count = block_count(bytes, shape, cpu::online().unwrap_or(1));
         let (block_len, lanes) = (shape.block_len(), shape.lanes());
-        let writer = SharedArray::create(NAME, WRITER_ENTRY, 1 + lanes)?;
+        let writer = writers(shape)?;
         writer.write(0, &writer_entries(count, block_len, lanes))?;
         // From now on only BPF programs write to it, so its readers need not doubt it.
         writer.freeze()?;
-        let reader = SharedArray::create(NAME, READER_ENTRY, 1 + lanes)?;
+        let reader = readers(shape)?;
         reader.write(0, &reader_entries(block_len, lanes))?;
         Ok(Self {
-            blocks: SharedArray::create(NAME, block_len, count)?,
+            blocks: blocks(shape, count)?,
             writer,
             reader,
             bell: RingBuffer::smallest(NAME)?,
@@ -56,7 +56,7 @@ impl MemberPool {
 
     /// Returns the bytes of all blocks that [`MemberPool::create`] would create.
     pub fn bytes(bytes: Option<u32>, shape: PoolShape) -> u64 {
-        let count = blocks(bytes, shape, cpu::online().unwrap_or(1));
+        let count = block_count(bytes, shape, cpu::online().unwrap_or(1));
         u64::from(count) * u64::from(shape.block_len())
     }
 
@@ -69,9 +69,9 @@ impl MemberPool {
         let [blocks, writer, reader, bell] =
             <[OwnedFd; 4]>::try_from(fds).map_err(|_| invalid())?;
         let pool = Self {
-            blocks: SharedArray::open(blocks, shape.block_len())?,
-            writer: SharedArray::open(writer, WRITER_ENTRY)?,
-            reader: SharedArray::open(reader, READER_ENTRY)?,
+            blocks: SharedArray::open(blocks, shape.block_len(), Entries::Any)?,
+            writer: SharedArray::open(writer, WRITER_ENTRY, Entries::Same)?,
+            reader: SharedArray::open(reader, READER_ENTRY, Entries::Same)?,
             bell: RingBuffer::open(bell)?,
             shape,
             before: OnceLock::new(),
@@ -144,13 +144,28 @@ impl MemberPool {
 
 /// The number of blocks of a pool, on a machine of which `online` CPUs are online. Each of these
 /// CPUs can have a block while the reader reads another one of that CPU.
-fn blocks(bytes: Option<u32>, shape: PoolShape, online: u32) -> u32 {
+fn block_count(bytes: Option<u32>, shape: PoolShape, online: u32) -> u32 {
     let all = match bytes {
         Some(bytes) => bytes.clamp(BYTES_MIN, BYTES_MAX).next_power_of_two(),
         None => POOL_LEN,
     };
     let least = 2 * online.clamp(1, shape.lanes());
     (all / shape.block_len()).clamp(least, BLOCKS_MAX)
+}
+
+/// Creates the maps of a pool, which are also the examples for a group's arrays of such maps.
+pub(crate) fn blocks(shape: PoolShape, count: u32) -> io::Result<SharedArray> {
+    SharedArray::create(NAME, shape.block_len(), count, Entries::Any)
+}
+
+/// As [`blocks`].
+pub(crate) fn writers(shape: PoolShape) -> io::Result<SharedArray> {
+    SharedArray::create(NAME, WRITER_ENTRY, 1 + shape.lanes(), Entries::Same)
+}
+
+/// As [`blocks`].
+pub(crate) fn readers(shape: PoolShape) -> io::Result<SharedArray> {
+    SharedArray::create(NAME, READER_ENTRY, 1 + shape.lanes(), Entries::Same)
 }
 
 /// The maps' name in the kernel.
@@ -163,8 +178,9 @@ mod tests {
     #[test]
     fn a_pool_has_the_bytes_that_were_set_and_two_blocks_for_each_cpu() {
         let shape = |cpus| PoolShape::for_cpus(cpus, cpus).unwrap();
-        let mib =
-            |cpus, bytes| blocks(bytes, shape(cpus), cpus) * (shape(cpus).block_len() >> 10) >> 10;
+        let mib = |cpus, bytes| {
+            block_count(bytes, shape(cpus), cpus) * (shape(cpus).block_len() >> 10) >> 10
+        };
         assert_eq!(mib(1, None), 64);
         assert_eq!(mib(16, None), 64);
         assert_eq!(mib(128, None), 64);

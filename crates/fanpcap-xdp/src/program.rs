@@ -3,13 +3,14 @@
 use crate::layout::{BELLS_MAP, BLOCKS_MAP, FILTERS_MAP, LEDGER_MAP, PoolShape, READERS_MAP};
 use crate::layout::{ROWS_MAP, SETTINGS_MAP, SLOTS, STAMP_MAP, WRITERS_MAP};
 use crate::load::{Compile, Given, Making, ProgramError};
-use crate::pool::MemberPool;
+use crate::pool::{self, MemberPool};
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
-use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
-use fanpcap_ring::pool::layout::{READER_ENTRY, WRITER_ENTRY};
+use fanpcap_linux::bpf::{
+    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, SharedArray,
+};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -162,12 +163,14 @@ impl GroupProgram {
     }
 
     fn without_programs(shape: PoolShape) -> io::Result<Self> {
-        let arrays = |entry_len| ObjectArray::of_arrays("fanpcap_xdp", entry_len, SLOTS);
+        let arrays = |example: io::Result<SharedArray>| {
+            ObjectArray::of_arrays("fanpcap_xdp", &example?, SLOTS)
+        };
         Ok(Self {
             members: [
-                arrays(shape.block_len())?,
-                arrays(WRITER_ENTRY)?,
-                arrays(READER_ENTRY)?,
+                arrays(pool::blocks(shape, 1))?,
+                arrays(pool::writers(shape))?,
+                arrays(pool::readers(shape))?,
                 ObjectArray::create("fanpcap_xdp", MapKind::MapArray, SLOTS)?,
             ],
             shape,

@@ -35,12 +35,11 @@ impl ObjectArray {
         Ok(Self { fd, kind })
     }
 
-    /// Creates an empty array of arrays whose entries have `entry_len` bytes.
+    /// Creates an empty array of arrays that are made like `example`.
     ///
     /// # Errors
-    /// As [`SharedArray::create`].
-    pub fn of_arrays(name: &str, entry_len: u32, entries: u32) -> io::Result<Self> {
-        let example = SharedArray::create(name, entry_len, 1)?;
+    /// `EPERM` without `CAP_BPF`.
+    pub fn of_arrays(name: &str, example: &SharedArray, entries: u32) -> io::Result<Self> {
         Ok(Self {
             fd: map::create_array_of(name, example.as_fd(), entries)?,
             kind: MapKind::MapArray,
@@ -128,7 +127,7 @@ const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 
 #[cfg(test)]
 mod tests {
-    use super::super::LoadedProgram;
+    use super::super::{Entries, LoadedProgram};
     use super::*;
     use fanpcap_bpf::{Instruction, ProgramKind};
 
@@ -162,8 +161,8 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn arrays_of_any_number_of_entries_of_one_length_are_put() {
-        let array = ObjectArray::of_arrays("pools", 1 << 16, 2).unwrap();
-        let made = |len, entries| SharedArray::create("pool", len, entries).unwrap();
+        let made = |len, entries| SharedArray::create("pool", len, entries, Entries::Any).unwrap();
+        let array = ObjectArray::of_arrays("pools", &made(1 << 16, 1), 2).unwrap();
         let (few, many, long) = (made(1 << 16, 2), made(1 << 16, 7), made(1 << 17, 2));
         array.put(0, &[few.as_fd(), many.as_fd()]).unwrap();
         assert!(array.put(0, &[long.as_fd()]).is_err(), "longer entries");

@@ -1,5 +1,4 @@
-//! Arrays that can be values of an array of maps, whatever their number of entries
-//! (`BPF_F_INNER_MAP`, since Linux 5.10), and that processes map into their memory.
+//! Arrays that can be values of an array of maps, and that processes map into their memory.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,6 +10,16 @@ use super::map::{self, BPF_F_MMAPABLE, Map};
 use super::{Attributes, bpf, number};
 use crate::mapping::Mapping;
 
+/// How many entries the arrays in an array of maps have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// All have the same number. A BPF program finds an entry by a few instructions.
+    Same,
+    /// Each has any number (`BPF_F_INNER_MAP`, since Linux 5.10). A BPF program calls a function of
+    /// the kernel to find an entry.
+    Any,
+}
+
 /// An array of entries, which follow one another in memory.
 #[derive(Debug)]
 pub struct SharedArray {
@@ -21,13 +30,14 @@ pub struct SharedArray {
 
 impl SharedArray {
     /// Creates an array of `entries` entries of `entry_len` zero bytes. The length must be a
-    /// multiple of eight.
+    /// multiple of eight. `others` are the numbers of entries of the other arrays in the array of
+    /// maps.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `E2BIG` and `ENOMEM` when the array is too large; `EINVAL` before
     /// Linux 5.10, or for 0 entries.
-    pub fn create(name: &str, entry_len: u32, entries: u32) -> io::Result<Self> {
-        let fd = map::create(name, &shape(entry_len, entries))?;
+    pub fn create(name: &str, entry_len: u32, entries: u32, others: Entries) -> io::Result<Self> {
+        let fd = map::create(name, &shape(entry_len, entries, others))?;
         Ok(Self {
             fd,
             entry_len,
@@ -36,14 +46,14 @@ impl SharedArray {
     }
 
     /// Opens the array behind `fd`, which may come from another process. The array may have any
-    /// number of entries. Needs no capability.
+    /// number of entries, whatever `others` says. Needs no capability.
     ///
     /// # Errors
     /// `InvalidData` when the map is not such an array with entries of this length, with a message
     /// that names both shapes; `EINVAL` when `fd` is not a BPF object.
-    pub fn open(fd: OwnedFd, entry_len: u32) -> io::Result<Self> {
+    pub fn open(fd: OwnedFd, entry_len: u32, others: Entries) -> io::Result<Self> {
         let entries = Shape::of(fd.as_fd())?.entries;
-        shape(entry_len, entries).verify(fd.as_fd())?;
+        shape(entry_len, entries, others).verify(fd.as_fd())?;
         Ok(Self {
             fd,
             entry_len,
@@ -111,8 +121,11 @@ impl AsFd for SharedArray {
     }
 }
 
-const fn shape(entry_len: u32, entries: u32) -> Shape {
-    let flags = BPF_F_MMAPABLE | BPF_F_INNER_MAP;
+const fn shape(entry_len: u32, entries: u32, others: Entries) -> Shape {
+    let flags = match others {
+        Entries::Same => BPF_F_MMAPABLE,
+        Entries::Any => BPF_F_MMAPABLE | BPF_F_INNER_MAP,
+    };
     Shape::new(MapKind::Array.number(), (4, entry_len), entries, flags)
 }
 
@@ -145,7 +158,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn a_frozen_array_is_read_and_not_written() {
-        let array = SharedArray::create("rows", 16, 3).unwrap();
+        let array = SharedArray::create("rows", 16, 3, Entries::Same).unwrap();
         let content: Vec<u8> = (0..32).collect();
         array.write(1, &content).unwrap();
         array.freeze().unwrap();
@@ -164,11 +177,12 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn what_others_send_is_opened_if_its_entries_fit() {
-        let array = SharedArray::create("rows", 64, 5).unwrap();
+        let array = SharedArray::create("rows", 64, 5, Entries::Any).unwrap();
         let fd = || array.as_fd().try_clone_to_owned().unwrap();
-        let other = SharedArray::open(fd(), 64).unwrap();
+        let other = SharedArray::open(fd(), 64, Entries::Any).unwrap();
         assert_eq!((other.entries(), other.len()), (5, 320));
-        let error = SharedArray::open(fd(), 128).unwrap_err();
+        assert!(SharedArray::open(fd(), 64, Entries::Same).is_err());
+        let error = SharedArray::open(fd(), 128, Entries::Any).unwrap_err();
         assert!(error.to_string().contains("values of 64 bytes"), "{error}");
         let busy = other.map().unwrap();
         assert_eq!(

@@ -70,7 +70,7 @@ impl Room {
     /// The greatest offset at which a record with so many bytes of a packet may begin. The record
     /// ends before the block's end: its end is an offset in the block too.
     fn last_offset(&self, captured: i32) -> i32 {
-        let record = (HEAD + SPARE) as i32 + captured + 7 & !7;
+        let record = ((HEAD + SPARE) as i32 + captured + 7) & !7;
         self.shape.block_len() as i32 - record - 8
     }
 
