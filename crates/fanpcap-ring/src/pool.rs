@@ -173,7 +173,7 @@ impl Pool {
 
     /// Unread bytes of all lanes. The unused end of a block counts too.
     pub fn unread(&self) -> u64 {
-        self.lanes().map(|lane| lane.waiting(&self.memory)).sum()
+        sum(self.lanes().map(|lane| lane.waiting(&self.memory)))
     }
 
     /// Bytes of the pool's blocks.
@@ -308,7 +308,7 @@ impl Pool {
         Some(Drained {
             last_ns: self.last,
             records: self.taken.wrapping_sub(self.before),
-            bytes: self.lanes().map(Lane::passed).sum(),
+            bytes: sum(self.lanes().map(Lane::passed)),
         })
     }
 
@@ -348,4 +348,9 @@ impl Pool {
         }
         first != NONE
     }
+}
+
+/// Adds numbers that may be any, because other processes may have written positions.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
