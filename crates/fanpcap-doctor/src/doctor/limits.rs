@@ -35,7 +35,7 @@ const FILE_LEAST: u64 = 1 << 20;
 const OPEN_LEAST: u64 = 64;
 
 /// Bytes of memory that a handle on the XDP engine and its application need together by default.
-const MEMORY_LEAST: u64 = 128 << 20;
+const MEMORY_LEAST: u64 = 96 << 20;
 
 impl Limits {
     /// The limits of this process.
@@ -99,10 +99,9 @@ impl Limits {
         let memory = self.memory.filter(|it| *it < MEMORY_LEAST)? >> 20;
         let told = [
             format!("applications started from here may have {memory} MiB of memory"),
-            "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB if it sets no \
-                  size, and 24 MiB with a snapshot length up to 256; if the rings don't fit, the handle reads a packet \
-                  socket or can't join the group".to_owned(),
-            "echo 'caplen = 256' >> /etc/pcap.conf    # or 'ring@DEVICE = 16M', or 128 MiB a handle: \
+            "on the XDP engine, which the settings ask for, each handle has a ring of 64 MiB if it sets no size; \
+                  if the ring doesn't fit, the handle reads a packet socket or can't join the group".to_owned(),
+            "echo 'ring@DEVICE = 16M' >> /etc/pcap.conf    # or 96 MiB a handle: \
                   MemoryMax= in a unit, --memory of docker, resources.limits.memory of a pod".to_owned(),
         ];
         Some(Finding::new("memory-limit", Effect::Refuses, MACHINE, told))
@@ -165,13 +164,13 @@ mod tests {
             }
             Limits::read(&scratch.file(""), (6, 1))
         };
-        let low = limits("104857600\n");
+        let low = limits("83886080\n");
         assert_eq!(names(low), ["memory-limit"]);
         let found = &low.findings(true)[0];
-        assert!(found.what.contains("100 MiB"));
+        assert!(found.what.contains("80 MiB"));
         assert!(found.fix.contains("ring@DEVICE"));
         assert!(low.findings(false).is_empty());
-        assert_eq!(names(limits("134217728\n")), [""; 0]);
+        assert_eq!(names(limits("100663296\n")), [""; 0]);
         assert_eq!(names(limits("max\n")), [""; 0]);
     }
 

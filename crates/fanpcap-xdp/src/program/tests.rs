@@ -73,14 +73,21 @@ fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
     group.run(&udp, 10);
     let counts = group.program.group_counts();
     assert_eq!((counts.offered, counts.no_member), (10, 10));
-    let (_maps, mut pool) = group.pool(96);
-    group.run(&udp, 100_000);
+    let (maps, mut pool) = group.pool(96);
+    // A record has 96 bytes. The ends of blocks stay empty, and another CPU may have a block, if the
+    // test has moved there.
+    let room = u32::try_from(maps.len() / 96).unwrap();
+    group.run(&udp, 2 * room);
     group.run(&other, 5);
     let counts = group.program.group_counts();
-    assert_eq!((counts.offered, counts.nowhere), (100_015, 5));
+    assert_eq!(
+        (counts.offered, counts.nowhere),
+        (u64::from(2 * room) + 15, 5)
+    );
     let slot = group.program.slot_counts(0);
-    assert!(slot.dropped > 10_000 && slot.produced > 9_000, "{slot:?}");
-    assert_eq!(slot.produced + slot.dropped, 100_000);
+    let most_of_room = u64::from(room / 8 * 5)..=room.into();
+    assert!(most_of_room.contains(&slot.produced), "{slot:?}");
+    assert_eq!(slot.produced + slot.dropped, u64::from(2 * room));
     pool.open();
     let read = std::iter::from_fn(|| pool.next_frame().unwrap().map(drop));
     assert_eq!(read.count() as u64, slot.produced);
