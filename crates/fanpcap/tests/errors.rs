@@ -220,10 +220,9 @@ fn of_xdp() -> BTreeMap<String, String> {
         XdpError::Crowded { device: device() },
         XdpError::Unavailable(Unavailable::Loopback),
         XdpError::Memory {
-            snaplen: 262_144,
-            needed: 96 << 20,
+            needed: 64 << 20,
             limit: Some(Limit {
-                bytes: 100 << 20,
+                bytes: 70 << 20,
                 used: 2 << 20,
             }),
         },
