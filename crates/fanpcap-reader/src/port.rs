@@ -18,8 +18,8 @@ pub trait Port: Send + Sync {
     }
 
     /// Asks the engine to make the descriptor readable when packets with as many bytes have come as
-    /// `after` says, headers of records included. The reader makes this call before it waits. For an
-    /// application that waits in poll(2), the reader also makes this call when a read ends and
+    /// `after` says, headers of records included. The reader makes this call before it waits. For
+    /// an application that waits in poll(2), the reader also makes this call when a read ends and
     /// leaves nothing unread. Returns false when the reader must not wait: so many bytes have come
     /// already, or `after` is 1 and a packet is unread. The default is for an engine whose
     /// descriptor is always readable when packets come.

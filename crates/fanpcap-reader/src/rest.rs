@@ -46,8 +46,8 @@ const LEAST_TOLD: u64 = 4;
 /// A ring of records is large if it has at least this many bytes.
 const LARGE_LEN: usize = 8 << 20;
 
-/// The most bytes of records that may come during a rest. The records, and the memory into which the
-/// next records go, should stay in the CPU's caches.
+/// The most bytes of records that may come during a rest. The records, and the memory into which
+/// the next records go, should stay in the CPU's caches.
 const WARM: u64 = 1 << 20;
 
 /// The rate at which a ring fills, in blocks, frames or records.
@@ -187,8 +187,9 @@ impl Pace {
         (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
     }
 
-    /// Returns the time that an application may wait in poll(2), at most `longest`, and the bytes of
-    /// the records that will come in that time. `None`: the application waits for the next record.
+    /// Returns the time that an application may wait in poll(2), at most `longest`, and the bytes
+    /// of the records that will come in that time. `None`: the application waits for the next
+    /// record.
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {

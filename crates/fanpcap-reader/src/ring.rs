@@ -22,8 +22,8 @@ pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
-    /// The block that is being read, or comes next. `None` if the layout has no marks: a pool itself
-    /// has the positions up to which it was read.
+    /// The block that is being read, or comes next. `None` if the layout has no marks: a pool
+    /// itself has the positions up to which it was read.
     #[inline]
     fn mark(&self) -> Option<Mark> {
         None

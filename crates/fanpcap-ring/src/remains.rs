@@ -33,9 +33,9 @@
 //! show where the unread frames end. The mark shows it: the frame that the reader had delivered
 //! when it died has the mark.
 //!
-//! **Pools.** The reader keeps each lane's position in a map that the BPF program ignores. The reader
-//! sets the position before it delivers each packet. Another process that maps the pool continues
-//! from the position, and also sets it before each packet.
+//! **Pools.** The reader keeps each lane's position in a map that the BPF program ignores. The
+//! reader sets the position before it delivers each packet. Another process that maps the pool
+//! continues from the position, and also sets it before each packet.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};

@@ -97,8 +97,8 @@ impl PoolShape {
     /// Returns the shape of the pools of a new group on this machine.
     ///
     /// # Errors
-    /// [`Unavailable::Realtime`], [`Unavailable::Cpus`], or [`Unavailable::Device`] if the CPUs can't
-    /// be counted.
+    /// [`Unavailable::Realtime`], [`Unavailable::Cpus`], or [`Unavailable::Device`] if the CPUs
+    /// can't be counted.
     pub fn of_machine() -> Result<Self, Unavailable> {
         if cpu::is_realtime() {
             return Err(Unavailable::Realtime);

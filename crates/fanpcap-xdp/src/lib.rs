@@ -2,8 +2,8 @@
 //! into the pool of a member.
 //!
 //! Each group on a device has one BPF program for received packets ([`GroupProgram`]). The data
-//! that differ between members are in maps: pools, filters, and a row for each slot and lane. So only maps change when a member joins or leaves. The groups of a device share one
-//! [`Device`].
+//! that differ between members are in maps: pools, filters, and a row for each slot and lane. So
+//! only maps change when a member joins or leaves. The groups of a device share one [`Device`].
 #![forbid(unsafe_code)]
 
 mod layout;

@@ -23,8 +23,8 @@ pub(crate) struct PoolOfMember {
 }
 
 impl PoolOfMember {
-    /// Makes a value for a pool that no slot uses yet. `ask` are the requirements for which the pool
-    /// was made.
+    /// Makes a value for a pool that no slot uses yet. `ask` are the requirements for which the
+    /// pool was made.
     pub(crate) fn new(program: Arc<GroupProgram>, pool: MemberPool, ask: &Ask) -> Self {
         Self {
             program,

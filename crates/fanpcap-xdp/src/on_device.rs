@@ -248,9 +248,9 @@ impl Loader for LoaderOnXdp<'_> {
     }
 }
 
-/// Creates a member's pool. Refuses if a memory limit leaves too little memory for the pool. Without
-/// this refusal, the process could reach the limit at its next new page, and the kernel could kill
-/// it.
+/// Creates a member's pool. Refuses if a memory limit leaves too little memory for the pool.
+/// Without this refusal, the process could reach the limit at its next new page, and the kernel
+/// could kill it.
 fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
     let needed = MemberPool::bytes(ask.bytes, shape);
     let memory = |limit| XdpError::Memory { needed, limit };

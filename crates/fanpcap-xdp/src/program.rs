@@ -82,8 +82,9 @@ pub struct DeviceMaps<'a> {
 
 impl GroupProgram {
     /// Loads the BPF program of a group without members, for a device with this registry. The
-    /// group's members have pools of this shape. `given` are further maps for the BPF program. The [`Loaded`] in the result is the
-    /// BPF program for received packets, with the steering program's own maps.
+    /// group's members have pools of this shape. `given` are further maps for the BPF program. The
+    /// [`Loaded`] in the result is the BPF program for received packets, with the steering
+    /// program's own maps.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -280,8 +281,8 @@ impl GroupProgram {
     /// Directs the slot's packets into `pool` from now on: at most `snaplen` bytes of each packet,
     /// and without a filter. `sent` says whether packets that the host sends are captured too. The
     /// first packet wakes the reader. When this function returns, no more packets come into the
-    /// slot's former pool. As with packet sockets, the slot does not get packets that the host sends
-    /// by the member's own `socket` (`SO_COOKIE`).
+    /// slot's former pool. As with packet sockets, the slot does not get packets that the host
+    /// sends by the member's own `socket` (`SO_COOKIE`).
     ///
     /// # Errors
     /// The errors of bpf(2). After an error, the slot may get no packets.
@@ -327,8 +328,8 @@ impl GroupProgram {
         self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
     }
 
-    /// Removes the slot's pool and its filter. When this function returns, no more packets come into
-    /// the pool.
+    /// Removes the slot's pool and its filter. When this function returns, no more packets come
+    /// into the pool.
     ///
     /// # Errors
     /// The errors of bpf(2).

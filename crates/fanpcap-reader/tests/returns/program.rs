@@ -55,7 +55,8 @@ fn pool(memory: PoolMemory) -> Pool {
 }
 
 impl FakeProgram {
-    /// Creates a device. Returns the BPF program's side of the device, and the input for the reader.
+    /// Creates a device. Returns the BPF program's side of the device, and the input for the
+    /// reader.
     pub(crate) fn new(timeout: Option<Duration>) -> (Arc<Self>, Input) {
         let (writer, memory) = new_memory(LEN / BLOCK_LEN, 1);
         let (here, there) = UnixStream::pair().unwrap();

@@ -251,8 +251,8 @@ impl Lane {
         }
     }
 
-    /// Finds the block of the next record, and the end of the snapshot's records in it. A block that
-    /// can't be found has no records.
+    /// Finds the block of the next record, and the end of the snapshot's records in it. A block
+    /// that can't be found has no records.
     fn enter(&mut self, memory: &PoolMemory) {
         let sequence = memory.sequence(self.at);
         self.end = match sequence >= memory.sequence(self.limit) {

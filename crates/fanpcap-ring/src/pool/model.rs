@@ -1,7 +1,7 @@
-//! loom's model of a pool: all interleavings of BPF programs on two CPUs with readers, for the words
-//! that they share. The BPF programs are written here as `fanpcap-xdp` emits them; the readers' steps
-//! are this crate's own ([`super::words`]). Each block has room for one record. So a lane's position
-//! is its last block's sequence.
+//! loom's model of a pool: all interleavings of BPF programs on two CPUs with readers, for the
+//! words that they share. The BPF programs are written here as `fanpcap-xdp` emits them; the
+//! readers' steps are this crate's own ([`super::words`]). Each block has room for one record. So a
+//! lane's position is its last block's sequence.
 
 use super::words::{NEVER, Word, leave, wake_after};
 use loom::cell::UnsafeCell;
@@ -186,8 +186,8 @@ fn two_cpus_never_have_the_same_block() {
     });
 }
 
-/// After fork(2), two processes may read. A block that one of them returned, and that has been taken
-/// again since, must not be returned by the other.
+/// After fork(2), two processes may read. A block that one of them returned, and that has been
+/// taken again since, must not be returned by the other.
 #[test]
 fn a_block_is_returned_once_by_whichever_reader() {
     model(|| {

@@ -71,8 +71,8 @@ pub const NEVER: u64 = u64::MAX;
 /// case it is possible that nothing wakes the reader.
 ///
 /// The writer advances the position by a full barrier, and then reads `wake_at`. So at least one of
-/// writer and reader sees what the other has written. The writer takes the value out before it wakes
-/// the reader, so it wakes the reader once.
+/// writer and reader sees what the other has written. The writer takes the value out before it
+/// wakes the reader, so it wakes the reader once.
 pub fn wake_after(wake_at: &impl Word, position: impl Fn() -> u64, after: u64) -> bool {
     let at = position().saturating_add(after);
     wake_at.exchange(at);

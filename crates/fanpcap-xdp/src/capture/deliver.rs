@@ -26,8 +26,8 @@ struct Ends {
     dropped: Label,
 }
 
-/// Offsets on the stack: the row's key, the frame's length, the stamp, the number of the filter that
-/// has run, and the record's flags. [`pool`] has two further places, below these.
+/// Offsets on the stack: the row's key, the frame's length, the stamp, the number of the filter
+/// that has run, and the record's flags. [`pool`] has two further places, below these.
 const PLACE: i16 = -4;
 const LEN: i16 = -8;
 const STAMP: i16 = -16;
@@ -200,8 +200,8 @@ impl Delivering {
     }
 }
 
-/// Publishes the record, counts it, and wakes the reader if the reader waits for it. A CPU's counter
-/// has one writer, so the addition need not be atomic.
+/// Publishes the record, counts it, and wakes the reader if the reader waits for it. A CPU's
+/// counter has one writer, so the addition need not be atomic.
 fn publish(asm: &mut Assembler) {
     let done = asm.label();
     pool::publish(asm);

@@ -111,8 +111,8 @@ impl Room {
         asm.alu(Op::And, R1, self.shape.block_len() as i32 - 1);
     }
 
-    /// Takes the lowest free block. Looks through the words in order, and takes back the blocks of a
-    /// word that readers have returned before it takes a block of this word. The words are not
+    /// Takes the lowest free block. Looks through the words in order, and takes back the blocks of
+    /// a word that readers have returned before it takes a block of this word. The words are not
     /// visited in a loop: the verifier would follow the loop beyond its end.
     fn take_block(&self, asm: &mut Assembler, none: Label) {
         let taken = asm.label();
@@ -164,8 +164,8 @@ impl Room {
     }
 }
 
-/// Takes back the blocks of the word at offset `at` that readers have returned. Expects the entry of
-/// the writer's words in r0, and of the reader's in r9. A block counts only if it is in use: a
+/// Takes back the blocks of the word at offset `at` that readers have returned. Expects the entry
+/// of the writer's words in r0, and of the reader's in r9. A block counts only if it is in use: a
 /// process may set any bits. The bits are first taken out of the used blocks, and then added to the
 /// free blocks, so that no two CPUs add the same block.
 fn take_back(asm: &mut Assembler, at: i16) {
@@ -242,9 +242,9 @@ pub(super) fn wake(asm: &mut Assembler, wake_at: i16, stamp: i16) {
     asm.bind(done);
 }
 
-/// Rings the member's bell: the reader's descriptor becomes readable. Does nothing while the bell is
-/// full: then the reader was woken, and has not looked yet. `stamp` is the offset of 8 bytes on the
-/// stack, whose value does not matter.
+/// Rings the member's bell: the reader's descriptor becomes readable. Does nothing while the bell
+/// is full: then the reader was woken, and has not looked yet. `stamp` is the offset of 8 bytes on
+/// the stack, whose value does not matter.
 pub(super) fn ring(asm: &mut Assembler, stamp: i16) {
     let done = asm.label();
     asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));

@@ -74,8 +74,8 @@ fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
     let counts = group.program.group_counts();
     assert_eq!((counts.offered, counts.no_member), (10, 10));
     let (maps, mut pool) = group.pool(96);
-    // A record has 96 bytes. The ends of blocks stay empty, and another CPU may have a block, if the
-    // test has moved there.
+    // A record has 96 bytes. The ends of blocks stay empty, and another CPU may have a block, if
+    // the test has moved there.
     let room = u32::try_from(maps.len() / 96).unwrap();
     group.run(&udp, 2 * room);
     group.run(&other, 5);
