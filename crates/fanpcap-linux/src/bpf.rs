@@ -34,7 +34,7 @@ pub use pin::{open_pinned, pin};
 pub use program::{LoadedProgram, Run, program_name};
 pub use refused::Refused;
 pub use ring::{RingBuffer, RingMapping};
-pub use shared_array::{Entries, SharedArray};
+pub use shared_array::SharedArray;
 pub use table::Table;
 
 /// The attributes of one command.

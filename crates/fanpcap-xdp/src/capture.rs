@@ -99,8 +99,8 @@ const LEDGER: usize = 0;
 const SETTINGS: usize = 1;
 const STAMPS: usize = 2;
 const ROWS: usize = 3;
-const BLOCKS: usize = 4;
-const FILTERS: usize = 8;
+const POOLS: usize = 4;
+const FILTERS: usize = 6;
 
 /// Offset on the main function's stack: a map key.
 const KEY: i16 = -40;

@@ -1,7 +1,7 @@
 //! The layout that BPF programs and processes share: names and sizes of maps, and offsets in them.
 
 use fanpcap_bpf::{MapKind, MapSpec};
-use fanpcap_ring::pool::layout::BLOCKS_MAX;
+use fanpcap_ring::pool::layout::{BLOCKS_MAX, words_len};
 
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
@@ -39,9 +39,12 @@ impl PoolShape {
         let most = POOL_LEN / BLOCKS_A_CPU / online.clamp(1, LANES_MAX);
         let block_len = (most + 1).next_power_of_two() / 2;
         let fits = lanes <= LANES_MAX && 2 * online <= BLOCKS_MAX;
-        fits.then_some(Self {
+        // Above 128 lanes, the shortest block has no room for the pool's words.
+        fits.then(|| Self {
             lanes,
-            block_len: block_len.clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX),
+            block_len: block_len
+                .clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX)
+                .max(words_len(lanes).next_power_of_two()),
         })
     }
 
@@ -53,6 +56,7 @@ impl PoolShape {
             && lanes <= LANES_MAX
             && entries == (lanes * SLOTS) as usize
             && block_len.is_power_of_two()
+            && block_len >= words_len(lanes)
             && (BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len);
         fits.then_some(Self { lanes, block_len })
     }
@@ -77,11 +81,9 @@ impl PoolShape {
 /// processors fetch cache lines in pairs.
 pub(crate) const ROW_LEN: u32 = 128;
 
-/// Names of the arrays of the members' maps, by slot: the blocks, the writer's and the reader's map
-/// (see [`fanpcap_ring::pool::layout`]), and the ring buffer that wakes the reader.
-pub(crate) const BLOCKS_MAP: &str = "blocks";
-pub(crate) const WRITERS_MAP: &str = "writers";
-pub(crate) const READERS_MAP: &str = "readers";
+/// Names of the arrays of the members' maps, by slot: the pool (see [`fanpcap_ring::pool::layout`]),
+/// and the ring buffer that wakes the reader.
+pub(crate) const POOLS_MAP: &str = "pools";
 pub(crate) const BELLS_MAP: &str = "bells";
 /// Name of the array of rows, by slot and lane. The offsets in a row are in [`row`].
 pub(crate) const ROWS_MAP: &str = "rows";
@@ -100,9 +102,13 @@ pub(crate) const STAMP_MAP: &str = "stamp";
 /// Name of the array of the groups' BPF programs, by group slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
-/// The most bytes of a packet in a record. The kernel copies no more bytes with one call
+/// The most bytes of a received packet in a record. The kernel copies no more bytes with one call
 /// (net/core/filter.c, `bpf_xdp_pointer`).
-pub(crate) const LONGEST: i32 = 65_535;
+pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
+
+/// The most bytes of a sent packet in a record, or else half a block. BIG TCP sends packets of more
+/// than 64 KiB.
+pub(crate) const SENT_LONGEST: i32 = 262_143;
 
 /// The offsets in a row. The member writes the first cache line, the BPF program the second.
 pub(crate) mod row {
@@ -226,7 +232,8 @@ mod tests {
             (240, 4, 256, 1 << 20),
             (17, 17, 32, 512 << 10),
             (64, 64, 64, 256 << 10),
-            (256, 128, 256, 256 << 10),
+            (128, 128, 128, 256 << 10),
+            (129, 128, 256, 512 << 10),
         ] {
             let shape = PoolShape::for_cpus(possible, online).unwrap();
             assert_eq!((shape.lanes(), shape.block_len()), (lanes, block_len));
@@ -235,7 +242,14 @@ mod tests {
         }
         assert_eq!(PoolShape::for_cpus(257, 2), None);
         assert_eq!(PoolShape::for_cpus(256, 129), None);
-        for (entries, block_len) in [(0, 1 << 20), (511, 1 << 20), (512, 1 << 21), (512, 3 << 17)] {
+        let wrong = [
+            (0, 1 << 20),
+            (511, 1 << 20),
+            (512, 1 << 21),
+            (512, 3 << 17),
+            (256 * 256, 256 << 10),
+        ];
+        for (entries, block_len) in wrong {
             assert_eq!(PoolShape::of_group(entries, block_len), None);
         }
     }

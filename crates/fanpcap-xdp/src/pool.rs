@@ -1,13 +1,11 @@
-//! A member's pool on one device: its maps, which [`fanpcap_ring::pool`] describes, and the ring
+//! A member's pool on one device: its array, which [`fanpcap_ring::pool`] describes, and the ring
 //! buffer that wakes its reader.
 
 use crate::layout::{POOL_LEN, PoolShape};
 use crate::rows::SlotCounts;
-use fanpcap_linux::bpf::{Entries, RingBuffer, RingMapping, SharedArray};
+use fanpcap_linux::bpf::{RingBuffer, RingMapping, SharedArray};
 use fanpcap_linux::process::cpu;
-use fanpcap_ring::pool::layout::{
-    BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, reader_entries, writer_entries,
-};
+use fanpcap_ring::pool::layout::{BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, readers_at, words};
 use fanpcap_ring::{PoolMemory, PoolWords};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,9 +14,8 @@ use std::sync::OnceLock;
 /// A member's pool.
 #[derive(Debug)]
 pub struct MemberPool {
-    blocks: SharedArray,
-    writer: SharedArray,
-    reader: SharedArray,
+    /// Entry 0 has the words, the other entries are blocks.
+    array: SharedArray,
     bell: RingBuffer,
     shape: PoolShape,
     /// The slot's counts at the time when the slot got this pool.
@@ -36,28 +33,21 @@ impl MemberPool {
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
     pub fn create(bytes: Option<u32>, shape: PoolShape) -> io::Result<Self> {
-        let count = block_count(bytes, shape, cpu::online().unwrap_or(1));
-        let (block_len, lanes) = (shape.block_len(), shape.lanes());
-        let writer = writers(shape)?;
-        writer.write(0, &writer_entries(count, block_len, lanes))?;
-        // From now on only BPF programs write to it, so its readers need not doubt it.
-        writer.freeze()?;
-        let reader = readers(shape)?;
-        reader.write(0, &reader_entries(block_len, lanes))?;
+        let entries = entry_count(bytes, shape, cpu::online().unwrap_or(1));
+        let array = array(shape, entries)?;
+        array.fill(&words(entries - 1, shape.block_len(), shape.lanes()))?;
         Ok(Self {
-            blocks: blocks(shape, count)?,
-            writer,
-            reader,
+            array,
             bell: RingBuffer::smallest(NAME)?,
             shape,
             before: OnceLock::new(),
         })
     }
 
-    /// Returns the bytes of all blocks that [`MemberPool::create`] would create.
+    /// Returns the bytes that the pool would take which [`MemberPool::create`] would create.
     pub fn bytes(bytes: Option<u32>, shape: PoolShape) -> u64 {
-        let count = block_count(bytes, shape, cpu::online().unwrap_or(1));
-        u64::from(count) * u64::from(shape.block_len())
+        let entries = entry_count(bytes, shape, cpu::online().unwrap_or(1));
+        u64::from(entries) * u64::from(shape.block_len())
     }
 
     /// Opens a pool from another process's [`MemberPool::descriptors`]. Needs no capability.
@@ -65,51 +55,46 @@ impl MemberPool {
     /// # Errors
     /// `InvalidData` if `fds` can't be the pool of a member of a group with pools of this shape.
     pub fn open(fds: Vec<OwnedFd>, shape: PoolShape) -> io::Result<Self> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let [blocks, writer, reader, bell] =
-            <[OwnedFd; 4]>::try_from(fds).map_err(|_| invalid())?;
+        let fds = <[OwnedFd; 2]>::try_from(fds);
+        let [array, bell] = fds.map_err(|_| io::ErrorKind::InvalidData)?;
         let pool = Self {
-            blocks: SharedArray::open(blocks, shape.block_len(), Entries::Any)?,
-            writer: SharedArray::open(writer, WRITER_ENTRY, Entries::Same)?,
-            reader: SharedArray::open(reader, READER_ENTRY, Entries::Same)?,
+            array: SharedArray::open(array, shape.block_len())?,
             bell: RingBuffer::open(bell)?,
             shape,
             before: OnceLock::new(),
         };
-        let has_lanes = |map: &SharedArray| map.entries() == 1 + shape.lanes();
-        match has_lanes(&pool.writer) && has_lanes(&pool.reader) {
-            true => Ok(pool),
-            false => Err(invalid()),
-        }
+        // The words tell the number of lanes.
+        pool.map_words()?;
+        Ok(pool)
     }
 
-    /// The descriptors of the maps, for [`MemberPool::open`]: the blocks, the writer's and the
-    /// reader's map, and the bell.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 4] {
-        [
-            self.blocks.as_fd(),
-            self.writer.as_fd(),
-            self.reader.as_fd(),
-            self.bell.as_fd(),
-        ]
+    /// The descriptors of the array and of the bell, for [`MemberPool::open`].
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.array.as_fd(), self.bell.as_fd()]
     }
 
     /// Maps the pool.
     ///
     /// # Errors
-    /// The errors of mmap(2); `InvalidData` if the maps do not make a pool.
+    /// The errors of mmap(2); `InvalidData` if the array does not make a pool.
     pub fn map(&self) -> io::Result<PoolMemory> {
-        let (words, blocks) = (self.map_words()?, self.blocks.map()?);
+        let words = self.map_words()?;
+        let first = self.shape.block_len() as usize;
+        let blocks = self.array.map(first, self.array.len().saturating_sub(first))?;
         PoolMemory::new(words, blocks).ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Maps the pool's words.
+    /// Maps the pool's words. The rows that BPF programs write are mapped to read them only.
     ///
     /// # Errors
     /// As [`MemberPool::map`].
     pub fn map_words(&self) -> io::Result<PoolWords> {
-        let maps = (self.writer.map_to_read()?, self.reader.map()?);
-        let words = PoolWords::new(maps.0, maps.1, self.shape.block_len() as usize);
+        let (lanes, block_len) = (self.shape.lanes(), self.shape.block_len());
+        let rows = |row: u32| (row * (1 + lanes)) as usize;
+        let writers = self.array.map_to_read(0, rows(WRITER_ENTRY))?;
+        let readers_at = readers_at(lanes) as usize;
+        let readers = self.array.map(readers_at, rows(READER_ENTRY))?;
+        let words = PoolWords::new(writers, readers, block_len as usize);
         words.ok_or(io::ErrorKind::InvalidData.into())
     }
 
@@ -121,14 +106,14 @@ impl MemberPool {
         self.bell.map()
     }
 
-    /// Bytes of all blocks.
+    /// Bytes of the words and of all blocks.
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.array.len()
     }
 
     /// Always false, because a pool has at least one block.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.array.is_empty()
     }
 
     /// Stores the slot's counts at the time when the slot has just got this pool.
@@ -142,30 +127,20 @@ impl MemberPool {
     }
 }
 
-/// The number of blocks of a pool, on a machine of which `online` CPUs are online. Each of these
+/// The number of entries of a pool, on a machine of which `online` CPUs are online. Each of these
 /// CPUs can have a block while the reader reads another one of that CPU.
-fn block_count(bytes: Option<u32>, shape: PoolShape, online: u32) -> u32 {
+fn entry_count(bytes: Option<u32>, shape: PoolShape, online: u32) -> u32 {
     let all = match bytes {
         Some(bytes) => bytes.clamp(BYTES_MIN, BYTES_MAX).next_power_of_two(),
         None => POOL_LEN,
     };
-    let least = 2 * online.clamp(1, shape.lanes());
-    (all / shape.block_len()).clamp(least, BLOCKS_MAX)
+    let least = 1 + 2 * online.clamp(1, shape.lanes());
+    (all / shape.block_len()).clamp(least, 1 + BLOCKS_MAX)
 }
 
-/// Creates the maps of a pool, which are also the examples for a group's arrays of such maps.
-pub(crate) fn blocks(shape: PoolShape, count: u32) -> io::Result<SharedArray> {
-    SharedArray::create(NAME, shape.block_len(), count, Entries::Any)
-}
-
-/// As [`blocks`].
-pub(crate) fn writers(shape: PoolShape) -> io::Result<SharedArray> {
-    SharedArray::create(NAME, WRITER_ENTRY, 1 + shape.lanes(), Entries::Same)
-}
-
-/// As [`blocks`].
-pub(crate) fn readers(shape: PoolShape) -> io::Result<SharedArray> {
-    SharedArray::create(NAME, READER_ENTRY, 1 + shape.lanes(), Entries::Same)
+/// Creates the array of a pool, which is also the example for a group's array of pools.
+pub(crate) fn array(shape: PoolShape, entries: u32) -> io::Result<SharedArray> {
+    SharedArray::create(NAME, shape.block_len(), entries)
 }
 
 /// The maps' name in the kernel.
@@ -179,14 +154,14 @@ mod tests {
     fn a_pool_has_the_bytes_that_were_set_and_two_blocks_for_each_cpu() {
         let shape = |cpus| PoolShape::for_cpus(cpus, cpus).unwrap();
         let mib = |cpus, bytes| {
-            block_count(bytes, shape(cpus), cpus) * (shape(cpus).block_len() >> 10) >> 10
+            entry_count(bytes, shape(cpus), cpus) * (shape(cpus).block_len() >> 10) >> 10
         };
         assert_eq!(mib(1, None), 64);
         assert_eq!(mib(16, None), 64);
         assert_eq!(mib(128, None), 64);
         assert_eq!(mib(1, Some(1)), 4);
-        assert_eq!(mib(2, Some(4 << 20)), 4);
-        assert_eq!(mib(16, Some(1)), 32, "two blocks for each CPU");
+        assert_eq!(mib(2, Some(4 << 20)), 5, "two blocks for each CPU, and the words");
+        assert_eq!(mib(16, Some(1)), 33);
         assert_eq!(mib(2, Some(100_000_000)), 128);
         assert_eq!(mib(2, Some(u32::MAX)), 256);
         let most = mib(128, Some(u32::MAX));

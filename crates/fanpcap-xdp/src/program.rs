@@ -1,7 +1,7 @@
 //! A group's BPF programs on a device, and the maps that change when members join or leave.
 
-use crate::layout::{BELLS_MAP, BLOCKS_MAP, FILTERS_MAP, LEDGER_MAP, PoolShape, READERS_MAP};
-use crate::layout::{ROWS_MAP, SETTINGS_MAP, SLOTS, STAMP_MAP, WRITERS_MAP};
+use crate::layout::{BELLS_MAP, FILTERS_MAP, LEDGER_MAP, POOLS_MAP, PoolShape};
+use crate::layout::{ROWS_MAP, SETTINGS_MAP, SLOTS, STAMP_MAP};
 use crate::load::{Compile, Given, Making, ProgramError};
 use crate::pool::{self, MemberPool};
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
@@ -9,7 +9,7 @@ use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_linux::bpf::{
-    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, SharedArray,
+    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +23,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct GroupProgram {
-    /// The members' maps, by slot: the arrays of [`MEMBERS`].
-    members: [ObjectArray; 4],
+    /// The members' pools, by slot.
+    pools: ObjectArray,
+    /// The ring buffers that wake the members' readers, by slot.
+    bells: ObjectArray,
     shape: PoolShape,
     rows: Rows,
     ledger: Ledger,
@@ -60,11 +62,7 @@ pub struct SlotFilter {
 }
 
 /// How many descriptors [`GroupProgram::descriptors`] returns.
-pub(crate) const PROGRAM_DESCRIPTORS: usize = 10;
-
-/// The names of the arrays of members' maps, in the order of [`MemberPool::descriptors`].
-const MEMBERS: [&str; 4] = [BLOCKS_MAP, WRITERS_MAP, READERS_MAP, BELLS_MAP];
-const WRITERS: usize = 1;
+pub(crate) const PROGRAM_DESCRIPTORS: usize = 8;
 
 /// The objects of a device that a group's BPF program needs. All groups on the device share these
 /// objects.
@@ -164,16 +162,10 @@ impl GroupProgram {
     }
 
     fn without_programs(shape: PoolShape) -> io::Result<Self> {
-        let arrays = |example: io::Result<SharedArray>| {
-            ObjectArray::of_arrays("fanpcap_xdp", &example?, SLOTS)
-        };
+        let example = pool::array(shape, 1)?;
         Ok(Self {
-            members: [
-                arrays(pool::blocks(shape, 1))?,
-                arrays(pool::writers(shape))?,
-                arrays(pool::readers(shape))?,
-                ObjectArray::create("fanpcap_xdp", MapKind::MapArray, SLOTS)?,
-            ],
+            pools: ObjectArray::of_arrays("fanpcap_xdp", &example, SLOTS)?,
+            bells: ObjectArray::create("fanpcap_xdp", MapKind::MapArray, SLOTS)?,
             shape,
             rows: Rows::create(shape)?,
             ledger: Ledger::create(shape)?,
@@ -188,18 +180,16 @@ impl GroupProgram {
         registry: DeviceMaps<'a>,
         others: &Given<'a>,
     ) -> Vec<(&'a str, BorrowedFd<'a>)> {
-        let members = MEMBERS
-            .into_iter()
-            .zip(self.members.each_ref().map(AsFd::as_fd));
         let own = [
+            (POOLS_MAP, self.pools.as_fd()),
+            (BELLS_MAP, self.bells.as_fd()),
             (ROWS_MAP, self.rows.as_fd()),
             (LEDGER_MAP, self.ledger.as_fd()),
             (FILTERS_MAP, self.filters.as_fd()),
             (SETTINGS_MAP, registry.settings),
             (STAMP_MAP, registry.stamp),
         ];
-        let all = members.chain(own).chain(others.iter().copied());
-        all.collect()
+        own.into_iter().chain(others.iter().copied()).collect()
     }
 
     /// Opens the group from [`GroupProgram::descriptors`] of another process. Needs no capability.
@@ -207,8 +197,7 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when the descriptors are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [blocks, writers, readers, bells, rest @ ..] = descriptors;
-        let [rows, ledger, filters, sent, sent_filters, link] = rest;
+        let [pools, bells, rows, ledger, filters, sent, sent_filters, link] = descriptors;
         let rows = Rows::open(rows)?;
         let ledger = Ledger::open(ledger, rows.lanes())?;
         let shape = ledger.shape().ok_or(io::ErrorKind::InvalidData)?;
@@ -219,12 +208,8 @@ impl GroupProgram {
             Ok(Sent { program, filters })
         });
         Ok(Self {
-            members: [
-                members(blocks)?,
-                members(writers)?,
-                members(readers)?,
-                members(bells)?,
-            ],
+            pools: members(pools)?,
+            bells: members(bells)?,
             shape,
             ledger,
             filters: array(filters)?,
@@ -240,16 +225,13 @@ impl GroupProgram {
     /// these descriptors open any more, the kernel drops the members' filters and detaches the BPF
     /// program for sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
-        let [blocks, writers, readers, bells] = self.members.each_ref().map(AsFd::as_fd);
-        // If there is no BPF program for sent packets, or no link, the descriptor of the blocks
-        // takes its place.
-        let none = blocks;
+        // If there is no BPF program for sent packets, or no link, the descriptor of the pools takes
+        // its place.
+        let none = self.pools.as_fd();
         let sent = self.sent.as_ref();
         [
-            blocks,
-            writers,
-            readers,
-            bells,
+            self.pools.as_fd(),
+            self.bells.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
@@ -294,26 +276,19 @@ impl GroupProgram {
         socket: u64,
         sent: bool,
     ) -> io::Result<()> {
-        // A BPF program needs the writer's map first. When this map is removed, no BPF program uses
-        // the former pool any more, and none can mix the maps of two pools.
+        // A BPF program looks the pool up twice. When the former pool is removed, no BPF program uses
+        // it any more, and none finds two pools.
         self.set_snaplen(slot, 0);
-        self.members[WRITERS].remove(slot.into(), 1)?;
+        self.pools.remove(slot.into(), 1)?;
         self.rows.of(slot).for_each(|row| {
             row.set_filter(0);
             row.set_socket(socket);
             row.set_sent(sent);
             row.wake_next();
         });
-        let [blocks, writers, readers, bells] = &self.members;
-        let [of_blocks, writer, reader, bell] = pool.descriptors();
-        for (array, map) in [
-            (bells, bell),
-            (readers, reader),
-            (blocks, of_blocks),
-            (writers, writer),
-        ] {
-            array.put(slot.into(), &[map])?;
-        }
+        let [array, bell] = pool.descriptors();
+        self.bells.put(slot.into(), &[bell])?;
+        self.pools.put(slot.into(), &[array])?;
         pool.note_before(self.slot_counts(slot));
         self.set_snaplen(slot, snaplen);
         if sent {
@@ -329,17 +304,15 @@ impl GroupProgram {
     }
 
     /// Removes the slot's pool and its filter. When this function returns, no more packets come
-    /// into the pool.
+    /// into the pool. The bell, a few pages, stays until the slot's next member has joined, because
+    /// the kernel would wait for running BPF programs a second time.
     ///
     /// # Errors
     /// The errors of bpf(2).
     pub fn take_away(&self, slot: u8) -> io::Result<()> {
         self.set_snaplen(slot, 0);
         self.set_filter(slot, None)?;
-        // The writer's map first: see `put`.
-        let [blocks, writers, readers, bells] = &self.members;
-        let mut all = [writers, blocks, readers, bells].into_iter();
-        all.try_for_each(|array| array.remove(slot.into(), 1))
+        self.pools.remove(slot.into(), 1)
     }
 
     /// Sets or removes the filter that the kernel runs for the slot. Records that are written

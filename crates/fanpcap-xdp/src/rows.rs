@@ -1,7 +1,7 @@
 //! A group's rows and counters, which BPF programs and processes share. Processes access them by
 //! this module.
 
-use crate::layout::{LEDGER_MAP, LONGEST, PoolShape, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
+use crate::layout::{LEDGER_MAP, PoolShape, ROW_LEN, ROWS_MAP, SENT_LONGEST, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
 use fanpcap_ring::pool;
 use std::io;
@@ -144,7 +144,7 @@ impl<'a> Row<'a> {
 
     pub(crate) fn set_snaplen(&self, snaplen: u32) {
         if let Some(half) = self.half(row::SNAPLEN) {
-            half.store(snaplen.min(LONGEST as u32), Ordering::Release);
+            half.store(snaplen.min(SENT_LONGEST as u32), Ordering::Release);
         }
     }
 

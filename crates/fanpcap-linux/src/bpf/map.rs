@@ -58,13 +58,6 @@ impl Map {
         Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
     }
 
-    /// The map behind `fd`, which has the shape that `spec` specifies, except for its flags.
-    pub(super) fn behind_spec(fd: OwnedFd, spec: &MapSpec) -> io::Result<Self> {
-        let lens = (spec.key_len, spec.value_len);
-        let shape = Shape::new(spec.kind.number(), lens, spec.entries, 0);
-        Self::behind(fd, spec.kind, &shape)
-    }
-
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         let fd = self.fd.try_clone()?;
         Ok(Self { fd, ..*self })

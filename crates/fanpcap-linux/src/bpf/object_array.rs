@@ -127,7 +127,7 @@ const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Entries, LoadedProgram};
+    use super::super::LoadedProgram;
     use super::*;
     use fanpcap_bpf::{Instruction, ProgramKind};
 
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn arrays_of_any_number_of_entries_of_one_length_are_put() {
-        let made = |len, entries| SharedArray::create("pool", len, entries, Entries::Any).unwrap();
+        let made = |len, entries| SharedArray::create("pool", len, entries).unwrap();
         let array = ObjectArray::of_arrays("pools", &made(1 << 16, 1), 2).unwrap();
         let (few, many, long) = (made(1 << 16, 2), made(1 << 16, 7), made(1 << 17, 2));
         array.put(0, &[few.as_fd(), many.as_fd()]).unwrap();

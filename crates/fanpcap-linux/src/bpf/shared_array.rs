@@ -2,25 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 
-use fanpcap_bpf::{MapKind, MapSpec};
+use fanpcap_bpf::MapKind;
 
 use super::info::Shape;
-use super::map::{self, BPF_F_MMAPABLE, Map};
-use super::{Attributes, bpf, number};
+use super::map::{self, BPF_F_MMAPABLE};
 use crate::mapping::Mapping;
 
-/// How many entries the arrays in an array of maps have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entries {
-    /// All have the same number. A BPF program finds an entry by a few instructions.
-    Same,
-    /// Each has any number (`BPF_F_INNER_MAP`, since Linux 5.10). A BPF program calls a function of
-    /// the kernel to find an entry.
-    Any,
-}
-
-/// An array of entries, which follow one another in memory.
+/// An array of entries, which follow one another in memory. The arrays in an array of maps may have
+/// different numbers of entries (`BPF_F_INNER_MAP`, since Linux 5.10).
 #[derive(Debug)]
 pub struct SharedArray {
     fd: OwnedFd,
@@ -30,14 +21,13 @@ pub struct SharedArray {
 
 impl SharedArray {
     /// Creates an array of `entries` entries of `entry_len` zero bytes. The length must be a
-    /// multiple of eight. `others` are the numbers of entries of the other arrays in the array of
-    /// maps.
+    /// multiple of the page size.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `E2BIG` and `ENOMEM` when the array is too large; `EINVAL` before
     /// Linux 5.10, or for 0 entries.
-    pub fn create(name: &str, entry_len: u32, entries: u32, others: Entries) -> io::Result<Self> {
-        let fd = map::create(name, &shape(entry_len, entries, others))?;
+    pub fn create(name: &str, entry_len: u32, entries: u32) -> io::Result<Self> {
+        let fd = map::create(name, &shape(entry_len, entries))?;
         Ok(Self {
             fd,
             entry_len,
@@ -45,15 +35,14 @@ impl SharedArray {
         })
     }
 
-    /// Opens the array behind `fd`, which may come from another process. The array may have any
-    /// number of entries, whatever `others` says. Needs no capability.
+    /// Opens the array behind `fd`, which may come from another process. Needs no capability.
     ///
     /// # Errors
     /// `InvalidData` when the map is not such an array with entries of this length, with a message
     /// that names both shapes; `EINVAL` when `fd` is not a BPF object.
-    pub fn open(fd: OwnedFd, entry_len: u32, others: Entries) -> io::Result<Self> {
+    pub fn open(fd: OwnedFd, entry_len: u32) -> io::Result<Self> {
         let entries = Shape::of(fd.as_fd())?.entries;
-        shape(entry_len, entries, others).verify(fd.as_fd())?;
+        shape(entry_len, entries).verify(fd.as_fd())?;
         Ok(Self {
             fd,
             entry_len,
@@ -61,25 +50,19 @@ impl SharedArray {
         })
     }
 
-    /// Writes whole entries from index `first` on.
+    /// Writes `content` to the array's begin.
     ///
     /// # Errors
-    /// As [`Map::write`]; `EPERM` if the array is frozen.
-    pub fn write(&self, first: u32, content: &[u8]) -> io::Result<()> {
-        let spec = MapSpec::given_rows("", MapKind::Array, self.entry_len, self.entries);
-        Map::behind_spec(self.fd.try_clone()?, &spec)?.write(first, content)
-    }
-
-    /// Freezes the array: from now on only BPF programs change it (`BPF_MAP_FREEZE`, since Linux
-    /// 5.2). Nobody can undo this. Processes can still map the array to read it.
-    ///
-    /// # Errors
-    /// `EBUSY` if the array is frozen already, or if a process has mapped it to write.
-    pub fn freeze(&self) -> io::Result<()> {
-        let mut attr = Freeze {
-            map: number(&self.fd),
-        };
-        bpf(BPF_MAP_FREEZE, &mut attr).map(drop)
+    /// `InvalidInput` if the array is shorter; the errors of mmap(2).
+    pub fn fill(&self, content: &[u8]) -> io::Result<()> {
+        if content.len() > self.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mapping = self.map(0, content.len())?;
+        let from = NonNull::from(content).cast();
+        // SAFETY: the mapping has as many bytes as `content`, and is none of the process's memory.
+        unsafe { mapping.base().copy_from_nonoverlapping(from, content.len()) };
+        Ok(())
     }
 
     /// The number of entries.
@@ -97,21 +80,25 @@ impl SharedArray {
         self.entries == 0
     }
 
-    /// Maps the array, to read and to write. The mapping keeps the array alive. Needs no
-    /// capability.
+    /// Maps `len` bytes from offset `at` on, a multiple of the page size, to read and to write. The
+    /// mapping keeps the array alive. Needs no capability.
     ///
     /// # Errors
-    /// The error of mmap(2): `EPERM` if the array is frozen.
-    pub fn map(&self) -> io::Result<Mapping> {
-        Mapping::shared(self.fd.as_raw_fd(), self.len())
+    /// The error of mmap(2): `EINVAL` beyond the array's last page.
+    pub fn map(&self, at: usize, len: usize) -> io::Result<Mapping> {
+        self.map_for(libc::PROT_READ | libc::PROT_WRITE, at, len)
     }
 
-    /// Maps the array to read it, also if the array is frozen.
+    /// Maps bytes as [`SharedArray::map`] does, but only to read them.
     ///
     /// # Errors
-    /// The error of mmap(2).
-    pub fn map_to_read(&self) -> io::Result<Mapping> {
-        Mapping::new(self.len(), libc::PROT_READ, 0, self.fd.as_raw_fd(), 0)
+    /// As [`SharedArray::map`].
+    pub fn map_to_read(&self, at: usize, len: usize) -> io::Result<Mapping> {
+        self.map_for(libc::PROT_READ, at, len)
+    }
+
+    fn map_for(&self, protection: libc::c_int, at: usize, len: usize) -> io::Result<Mapping> {
+        Mapping::new(len, protection, 0, self.fd.as_raw_fd(), at)
     }
 }
 
@@ -121,23 +108,10 @@ impl AsFd for SharedArray {
     }
 }
 
-const fn shape(entry_len: u32, entries: u32, others: Entries) -> Shape {
-    let flags = match others {
-        Entries::Same => BPF_F_MMAPABLE,
-        Entries::Any => BPF_F_MMAPABLE | BPF_F_INNER_MAP,
-    };
+const fn shape(entry_len: u32, entries: u32) -> Shape {
+    let flags = BPF_F_MMAPABLE | BPF_F_INNER_MAP;
     Shape::new(MapKind::Array.number(), (4, entry_len), entries, flags)
 }
-
-// SAFETY: the part of union bpf_attr for BPF_MAP_FREEZE, without addresses.
-unsafe impl Attributes for Freeze {}
-
-#[repr(C)]
-struct Freeze {
-    map: u32,
-}
-
-const BPF_MAP_FREEZE: libc::c_long = 22;
 
 /// Lets the array be in an array of maps together with arrays of other numbers of entries.
 const BPF_F_INNER_MAP: u32 = 1 << 12;
@@ -145,6 +119,8 @@ const BPF_F_INNER_MAP: u32 = 1 << 12;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ENTRY: u32 = 64 << 10;
 
     /// The number at byte `at` of a mapping.
     fn number_at(mapping: &Mapping, at: usize) -> u64 {
@@ -157,39 +133,32 @@ mod tests {
 
     #[test]
     #[ignore = "needs root: eBPF"]
-    fn a_frozen_array_is_read_and_not_written() {
-        let array = SharedArray::create("rows", 16, 3, Entries::Same).unwrap();
-        let content: Vec<u8> = (0..32).collect();
-        array.write(1, &content).unwrap();
-        array.freeze().unwrap();
-        assert!(
-            array.write(0, &content).is_err(),
-            "a write after the freeze"
-        );
-        let refused = array.map().unwrap_err();
-        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
-        let mapping = array.map_to_read().unwrap();
-        assert_eq!(number_at(&mapping, 0), 0);
-        assert_eq!(number_at(&mapping, 16), 0x0706_0504_0302_0100_u64.to_le());
-        assert!(array.freeze().is_err(), "a second freeze");
+    fn a_part_of_an_array_is_mapped() {
+        let array = SharedArray::create("pool", ENTRY, 3).unwrap();
+        let mut content = vec![0; ENTRY as usize + 16];
+        content[ENTRY as usize + 8] = 7;
+        array.fill(&content).unwrap();
+        let second = array.map_to_read(ENTRY as usize, 2 * ENTRY as usize);
+        let second = second.unwrap();
+        assert_eq!((number_at(&second, 0), number_at(&second, 8)), (0, 7));
+        assert_eq!(number_at(&second, 16), 0);
+        let beyond = array.map(ENTRY as usize, array.len()).unwrap_err();
+        assert_eq!(beyond.raw_os_error(), Some(libc::EINVAL));
+        let longer = vec![0; array.len() + 1];
+        assert!(array.fill(&longer).is_err());
     }
 
     #[test]
     #[ignore = "needs root: eBPF"]
     fn what_others_send_is_opened_if_its_entries_fit() {
-        let array = SharedArray::create("rows", 64, 5, Entries::Any).unwrap();
+        let array = SharedArray::create("pool", ENTRY, 5).unwrap();
         let fd = || array.as_fd().try_clone_to_owned().unwrap();
-        let other = SharedArray::open(fd(), 64, Entries::Any).unwrap();
-        assert_eq!((other.entries(), other.len()), (5, 320));
-        assert!(SharedArray::open(fd(), 64, Entries::Same).is_err());
-        let error = SharedArray::open(fd(), 128, Entries::Any).unwrap_err();
-        assert!(error.to_string().contains("values of 64 bytes"), "{error}");
-        let busy = other.map().unwrap();
-        assert_eq!(
-            array.freeze().unwrap_err().raw_os_error(),
-            Some(libc::EBUSY)
+        let other = SharedArray::open(fd(), ENTRY).unwrap();
+        assert_eq!((other.entries(), other.len()), (5, 5 * ENTRY as usize));
+        let error = SharedArray::open(fd(), 2 * ENTRY).unwrap_err();
+        assert!(
+            error.to_string().contains("values of 65536 bytes"),
+            "{error}"
         );
-        drop(busy);
-        array.freeze().unwrap();
     }
 }

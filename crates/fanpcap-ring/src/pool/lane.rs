@@ -76,19 +76,25 @@ impl Next {
     #[inline(always)]
     pub(super) fn flags(&self) -> u16 {
         // SAFETY: Lane::next has checked that the header is in the block.
-        unsafe { (&raw const (*self.header.as_ptr()).flags).read_volatile() }
+        let field = unsafe { &raw const (*self.header.as_ptr()).flags };
+        // SAFETY: as above.
+        unsafe { field.read_volatile() }
     }
 
     #[inline(always)]
     fn captured(&self) -> u32 {
         // SAFETY: as in `flags`.
-        unsafe { (&raw const (*self.header.as_ptr()).captured).read_volatile() }
+        let field = unsafe { &raw const (*self.header.as_ptr()).captured };
+        // SAFETY: as above.
+        unsafe { field.read_volatile() }
     }
 
     #[inline(always)]
     fn len(&self) -> u32 {
         // SAFETY: as in `flags`.
-        unsafe { (&raw const (*self.header.as_ptr()).len).read_volatile() }
+        let field = unsafe { &raw const (*self.header.as_ptr()).len };
+        // SAFETY: as above.
+        unsafe { field.read_volatile() }
     }
 }
 
@@ -221,7 +227,9 @@ impl Lane {
         // SAFETY: the header lies between `at` and `end`, which are in the block.
         let header = unsafe { self.block.add(offset).cast::<Header>() };
         // SAFETY: as above, and aligned, as records begin at multiples of 8 bytes.
-        let stamp = unsafe { (&raw const (*header.as_ptr()).stamp).read_volatile() };
+        let stamp = unsafe { &raw const (*header.as_ptr()).stamp };
+        // SAFETY: as above.
+        let stamp = unsafe { stamp.read_volatile() };
         Some(Next {
             stamp: stamp.min(self.bound),
             header,

@@ -1,4 +1,6 @@
-//! The layout of a pool's maps, which the BPF program and the readers share.
+//! The layout of a pool, which the BPF program and the readers share: one array of entries. Entry 0
+//! has the pool's *words*: first the rows that BPF programs write, then the rows that readers write.
+//! Each other entry is a block.
 //!
 //! A lane's *position* counts in one number: the lane's blocks, and bytes in the last of them. Its
 //! upper part is the block's sequence, from 1 on; its lower part, below the block's length, is an
@@ -10,18 +12,21 @@
 pub const WORDS: usize = 4;
 
 /// The most blocks of a pool.
+#[expect(clippy::cast_possible_truncation, reason = "a small number")]
 pub const BLOCKS_MAX: u32 = 64 * WORDS as u32;
 
-/// Bytes of an entry of the writer's map. Entry 0 has the words, entry 1 + n has lane n.
+/// Bytes of a row that BPF programs write. Row 0 has the words, row 1 + n has lane n.
 pub const WRITER_ENTRY: u32 = writer::TABLE as u32 + 4 * BLOCKS_MAX;
 
-/// Bytes of an entry of the reader's map. Entry 0 has the words, entry 1 + n has lane n.
+/// Bytes of a row that readers write. Row 0 has the words, row 1 + n has lane n.
 pub const READER_ENTRY: u32 = 128;
 
 /// The offsets in an entry of the writer's map, which only BPF programs change.
 pub mod writer {
     /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that are free.
     pub const FREE: i16 = 0;
+    /// 64 bits, in row 0: the number of lanes. Only processes read this number.
+    pub const LANES: i16 = 64;
     /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that are not free.
     pub const USED: i16 = 128;
     /// 64 bits, of a lane: the position of the next record.
@@ -60,27 +65,37 @@ pub(crate) fn record_len(captured: u32) -> u64 {
     (u64::from(HEAD + SPARE) + u64::from(captured) + 7) & !7
 }
 
-/// The entries of the writer's map for a new pool, one after the other: all blocks are free.
-/// `block_len` is a power of two.
-pub fn writer_entries(blocks: u32, block_len: u32, lanes: u32) -> Vec<u8> {
-    let mut all = vec![0; (1 + lanes) as usize * WRITER_ENTRY as usize];
-    let (words, rest) = all.split_at_mut(WRITER_ENTRY as usize);
-    for (word, bytes) in (0..).zip(words.chunks_exact_mut(8).take(WORDS)) {
+/// The offset in entry 0 of the rows that readers write. A multiple of all page sizes, so that a
+/// process can map the rows before it to read them only.
+pub const fn readers_at(lanes: u32) -> u32 {
+    ((1 + lanes) * WRITER_ENTRY).next_multiple_of(PAGE_MAX)
+}
+
+/// Bytes of all rows.
+pub const fn words_len(lanes: u32) -> u32 {
+    readers_at(lanes) + (1 + lanes) * READER_ENTRY
+}
+
+/// The largest page size of Linux.
+const PAGE_MAX: u32 = 64 << 10;
+
+/// The rows of a new pool: all blocks are free, and nothing was read. `block_len` is a power of two.
+pub fn words(blocks: u32, block_len: u32, lanes: u32) -> Vec<u8> {
+    let mut all = vec![0; words_len(lanes) as usize];
+    let (writers, readers) = all.split_at_mut(readers_at(lanes) as usize);
+    let number = &mut writers[writer::LANES as usize..][..8];
+    number.copy_from_slice(&u64::from(lanes).to_ne_bytes());
+    for (word, bytes) in (0..).zip(writers.chunks_exact_mut(8).take(WORDS)) {
         let left = blocks.saturating_sub(64 * word).min(64);
         let bits = u64::MAX.checked_shr(64 - left).unwrap_or(0);
         bytes.copy_from_slice(&bits.to_ne_bytes());
     }
-    for lane in rest.chunks_exact_mut(WRITER_ENTRY as usize) {
-        lane[..8].copy_from_slice(&fresh(block_len.into()).to_ne_bytes());
-    }
-    all
-}
-
-/// The entries of the reader's map for a new pool, one after the other: nothing was read.
-pub fn reader_entries(block_len: u32, lanes: u32) -> Vec<u8> {
-    let mut all = vec![0; (1 + lanes) as usize * READER_ENTRY as usize];
-    for lane in all.chunks_exact_mut(READER_ENTRY as usize).skip(1) {
-        lane[..8].copy_from_slice(&fresh(block_len.into()).to_ne_bytes());
+    let writers = writers.chunks_exact_mut(WRITER_ENTRY as usize);
+    let readers = readers.chunks_exact_mut(READER_ENTRY as usize);
+    for (writer, reader) in writers.zip(readers).skip(1) {
+        for row in [writer, reader] {
+            row[..8].copy_from_slice(&fresh(block_len.into()).to_ne_bytes());
+        }
     }
     all
 }
@@ -91,7 +106,7 @@ fn fresh(block_len: u64) -> u64 {
 }
 
 const _: () = assert!(BLOCKS_MAX == 1 << INDEX_BITS);
-const _: () = assert!(WRITER_ENTRY % 128 == 0 && WORDS * 8 <= 128);
+const _: () = assert!(WRITER_ENTRY % 128 == 0 && WORDS * 8 <= writer::LANES as usize);
 
 #[cfg(test)]
 mod tests {
@@ -100,16 +115,21 @@ mod tests {
     #[test]
     fn a_new_pool_has_all_its_blocks_and_no_others() {
         for blocks in [2, 63, 64, 65, 128, BLOCKS_MAX] {
-            let entries = writer_entries(blocks, 4096, 3);
-            let word = |at: usize| u64::from_ne_bytes(entries[at..at + 8].try_into().unwrap());
+            let all = words(blocks, 4096, 3);
+            let word = |at: usize| u64::from_ne_bytes(all[at..at + 8].try_into().unwrap());
             let free: Vec<u64> = (0..WORDS).map(|index| word(8 * index)).collect();
             let found = free.iter().map(|word| word.count_ones()).sum::<u32>();
             assert_eq!(found, blocks);
             let whole = free.iter().take_while(|word| **word == u64::MAX).count();
-            assert_eq!(whole as u32, blocks / 64, "the lowest blocks");
-            let lanes = (1..4).map(|lane| word(lane * WRITER_ENTRY as usize));
-            assert!(lanes.eq([4088; 3]));
-            assert_eq!(entries.len(), 4 * WRITER_ENTRY as usize);
+            assert_eq!(u32::try_from(whole), Ok(blocks / 64), "the lowest blocks");
+            let readers = readers_at(3) as usize;
+            let rows = [(0, WRITER_ENTRY), (readers, READER_ENTRY)];
+            for (first, row) in rows.map(|(first, len)| (first, len as usize)) {
+                assert!((1..4).map(|lane| word(first + lane * row)).eq([4088; 3]));
+            }
+            assert_eq!(word(writer::LANES as usize), 3);
+            assert_eq!(word(readers), 0, "nothing was given back");
+            assert_eq!(all.len(), readers + 4 * READER_ENTRY as usize);
         }
     }
 

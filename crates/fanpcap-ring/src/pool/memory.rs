@@ -22,7 +22,7 @@ unsafe impl Sync for PoolWords {}
 
 impl PoolWords {
     /// The words in these mappings, of a pool with blocks of `block_len` bytes. `None` if the
-    /// length is no power of two from 4 KiB to 16 MiB, if the mappings do not have the same number
+    /// length is no power of two from 4 KiB to 16 MiB, if the mappings do not have the pool's number
     /// of lanes, or if they have no lane.
     pub fn new(writer: Mapping, reader: Mapping, block_len: usize) -> Option<Self> {
         let is_len = block_len.is_power_of_two() && (1 << 12..=1 << 24).contains(&block_len);
@@ -32,6 +32,10 @@ impl PoolWords {
         let lanes = entries
             .checked_sub(1)
             .filter(|&it| is_len && fit && it > 0)?;
+        let told = word(&writer, writer::LANES as usize).get();
+        if told != lanes as u64 {
+            return None;
+        }
         Some(Self {
             writer,
             reader,

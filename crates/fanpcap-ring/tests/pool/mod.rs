@@ -6,8 +6,7 @@ pub mod hostile;
 
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_ring::pool::layout::{
-    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SPARE, WORDS, WRITER_ENTRY, reader, reader_entries,
-    writer, writer_entries,
+    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SPARE, WORDS, WRITER_ENTRY, reader, readers_at, words, writer,
 };
 use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords};
 use std::ptr::NonNull;
@@ -97,8 +96,9 @@ pub fn new_memory(count: usize, lanes: usize) -> (Writer, PoolMemory) {
     let maps = mappings(count, lanes);
     let made = Writer::of(&maps, count, lanes);
     let (short, all) = (BLOCK_LEN as u32, lanes as u32);
-    made.fill(made.writer, &writer_entries(count as u32, short, all));
-    made.fill(made.reader, &reader_entries(short, all));
+    let words = words(count as u32, short, all);
+    made.fill(made.writer, &words[..(1 + lanes) * WRITER_ENTRY as usize]);
+    made.fill(made.reader, &words[readers_at(all) as usize..]);
     (made, memory(maps))
 }
 

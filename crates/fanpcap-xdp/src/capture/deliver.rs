@@ -5,7 +5,7 @@ use super::pool::{self, KEY, Room, SHORT, SLOT};
 use super::sent;
 use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
 use crate::layout::record::COPY_BIT;
-use crate::layout::{LONGEST, ledger, record, row};
+use crate::layout::{ledger, record, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::IS_COPY;
@@ -36,7 +36,7 @@ const FLAGS: i16 = -24;
 
 impl Delivering {
     /// Emits the code. Registers: r6 is the context, r7 the row of the slot and lane (see [`row`]),
-    /// later the lane's entry in the writer's map, r8 the number of bytes to capture. r9 is the
+    /// later the lane's row, r8 the number of bytes to capture. r9 is the
     /// record.
     pub(super) fn emit(&self, asm: &mut Assembler) {
         let ends = Ends {
@@ -44,7 +44,7 @@ impl Delivering {
             unwanted: asm.label(),
             dropped: asm.label(),
         };
-        let [long, written] = asm.labels();
+        let written = asm.label();
         self.find(asm, &ends);
         if let Some(filter) = self.filter {
             self.run(asm, filter, &ends);
@@ -52,19 +52,22 @@ impl Delivering {
         asm.load(Width::Word, R1, R10, PLACE);
         asm.alu(Op::And, R1, self.capture.shape.lanes() as i32 - 1);
         pool::find_lane(asm, ends.missed);
-        asm.when(R8.above(LONGEST), |asm| asm.set(R8, LONGEST));
-        let room = Room::of(self.capture.shape);
+        let room = Room::of(self.capture.shape, self.capture.side);
+        let longest = room.longest();
+        asm.when(R8.above(longest), |asm| asm.set(R8, longest));
         room.make(asm, ends.dropped);
         room.block(asm, ends.dropped);
-        asm.jump_if(R8.above(SHORT), long);
-        room.address(asm, SHORT, ends.dropped);
-        self.write(asm);
-        self.copy(asm, SHORT, ends.dropped);
-        asm.jump(written);
-        asm.bind(long);
-        room.address(asm, LONGEST, ends.dropped);
-        self.write(asm);
-        self.copy(asm, LONGEST, ends.dropped);
+        for most in room.bounds() {
+            let longer = asm.label();
+            asm.jump_if(R8.above(most), longer);
+            room.address(asm, most, ends.dropped);
+            self.write(asm);
+            self.copy(asm, most, ends.dropped);
+            asm.jump(written);
+            asm.bind(longer);
+        }
+        // Not reached: r8 is at most the last bound.
+        asm.jump(ends.dropped);
         asm.bind(written);
         publish(asm);
         self.leave(asm);

@@ -9,18 +9,21 @@
 //! use. The offset of a record is read from the lane just before it is added to the block's
 //! address, because all paths to the addition must give the offset the same bounds.
 
-use super::BLOCKS;
-use crate::layout::{BELLS_MAP, BLOCKS_MAP, LONGEST, PoolShape, READERS_MAP, WRITERS_MAP, members};
+use super::{POOLS, Side};
+use crate::layout::{BELLS_MAP, POOLS_MAP, PoolShape, RECEIVED_LONGEST, SENT_LONGEST, members};
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_ring::pool::NEVER;
-use fanpcap_ring::pool::layout::{BLOCKS_MAX, HEAD, INDEX_BITS, SPARE, WORDS, reader, writer};
+use fanpcap_ring::pool::layout::{
+    BLOCKS_MAX, HEAD, INDEX_BITS, SPARE, WORDS, WRITER_ENTRY, reader, readers_at, writer,
+};
 
-/// The most bytes of a packet in a short record. One less than a power of two, for a mask.
+/// The most bytes of a packet in a short record.
 pub(super) const SHORT: i32 = 2047;
 
-const _: () = assert!(LONGEST == 65_535);
+/// How many bounds there are for sent packets; received packets have one less.
+const BOUNDS: usize = 3;
 
 /// A BPF program tries so often to take a block of a word. Each failure means that another CPU has
 /// taken a block of the word in the same moment.
@@ -30,41 +33,60 @@ const TRIES: usize = 3;
 pub(super) const SLOT: i16 = -32;
 pub(super) const KEY: i16 = -28;
 
-/// The indices of the maps in [`super::Capture::maps`].
-const WRITERS: usize = BLOCKS + 1;
-const READERS: usize = BLOCKS + 2;
-const BELLS: usize = BLOCKS + 3;
+/// The index of the bells in [`super::Capture::maps`].
+const BELLS: usize = POOLS + 1;
 
-/// The maps with the indices from [`BLOCKS`] on.
-pub(super) fn maps() -> [MapSpec; 4] {
-    [BLOCKS_MAP, WRITERS_MAP, READERS_MAP, BELLS_MAP].map(members)
+/// The maps with the indices from [`POOLS`] on.
+pub(super) fn maps() -> [MapSpec; 2] {
+    [POOLS_MAP, BELLS_MAP].map(members)
 }
 
-/// Looks up an entry of the slot's map in the array with this index. The entry's number is on the
-/// stack at [`KEY`]. Puts the entry's address into r0, or jumps to `missing` if there is none.
-fn entry(asm: &mut Assembler, array: usize, missing: Label) {
-    asm.call(MAP_LOOKUP, (map(array), stack(SLOT)));
+/// Looks up an entry of the slot's pool. The entry's number is on the stack at [`KEY`]. Puts the
+/// entry's address into r0, or jumps to `missing` if there is none.
+fn entry(asm: &mut Assembler, missing: Label) {
+    asm.call(MAP_LOOKUP, (map(POOLS), stack(SLOT)));
     asm.jump_if(R0.is(0), missing);
     asm.call(MAP_LOOKUP, (R0, stack(KEY)));
     asm.jump_if(R0.is(0), missing);
 }
 
-/// Puts the lane's entry of the writer's map into r7. r1 is the lane.
+/// Puts the lane's row into r7. r1 is the lane.
 pub(super) fn find_lane(asm: &mut Assembler, missing: Label) {
-    asm.alu(Op::Add, R1, 1);
-    asm.store(Width::Word, R10, KEY, R1);
-    entry(asm, WRITERS, missing);
+    asm.set(R7, R1);
+    asm.alu(Op::Add, R7, 1);
+    asm.alu(Op::Mul, R7, WRITER_ENTRY as i32);
+    asm.store(Width::Word, R10, KEY, 0);
+    entry(asm, missing);
+    asm.alu(Op::Add, R0, R7);
     asm.set(R7, R0);
 }
 
 /// The parameters of the code that finds room.
 pub(super) struct Room {
     shape: PoolShape,
+    side: Side,
 }
 
 impl Room {
-    pub(super) fn of(shape: PoolShape) -> Self {
-        Self { shape }
+    pub(super) fn of(shape: PoolShape, side: Side) -> Self {
+        Self { shape, side }
+    }
+
+    /// The bounds of a packet's bytes in a record, from the shortest record's on. Each is one less
+    /// than a power of two, for a mask. A block that has no room for a record of the bound is left,
+    /// so a bound that is much longer than a record wastes memory.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = i32> {
+        let half = self.shape.block_len() as i32 / 2 - 1;
+        let bounds: [i32; BOUNDS] = [SHORT, RECEIVED_LONGEST, half.min(SENT_LONGEST)];
+        bounds.into_iter().take(match self.side {
+            Side::Received => BOUNDS - 1,
+            Side::Sent => BOUNDS,
+        })
+    }
+
+    /// The most bytes of a packet in a record.
+    pub(super) fn longest(&self) -> i32 {
+        self.bounds().last().unwrap_or(SHORT)
     }
 
     /// The greatest offset at which a record with so many bytes of a packet may begin. The record
@@ -76,13 +98,13 @@ impl Room {
 
     /// Makes the lane's block have room for a record with r8 bytes of a packet. Takes another block
     /// if the lane's block has no room, or jumps to `none` if no block is free. Expects the lane's
-    /// entry in r7; clobbers r9.
+    /// row in r7; clobbers r9.
     pub(super) fn make(&self, asm: &mut Assembler, none: Label) {
         let enough = asm.label();
         asm.set(R9, self.last_offset(SHORT));
-        asm.when(R8.above(SHORT), |asm| {
-            asm.set(R9, self.last_offset(LONGEST));
-        });
+        for (shorter, longer) in self.bounds().zip(self.bounds().skip(1)) {
+            asm.when(R8.above(shorter), |asm| asm.set(R9, self.last_offset(longer)));
+        }
         self.load_offset(asm);
         asm.jump_if(R1.at_most(R9), enough);
         self.take_block(asm, none);
@@ -101,8 +123,10 @@ impl Room {
     /// Puts the address of the lane's block into r0.
     pub(super) fn block(&self, asm: &mut Assembler, none: Label) {
         asm.load(Width::Word, R1, R7, writer::BLOCK);
+        // Entry 0 has the words.
+        asm.alu(Op::Add, R1, 1);
         asm.store(Width::Word, R10, KEY, R1);
-        entry(asm, BLOCKS, none);
+        entry(asm, none);
     }
 
     /// Puts the position's offset in its block into r1.
@@ -118,9 +142,8 @@ impl Room {
         let taken = asm.label();
         asm.note("take a block");
         asm.store(Width::Word, R10, KEY, 0);
-        entry(asm, READERS, none);
-        asm.set(R9, R0);
-        entry(asm, WRITERS, none);
+        entry(asm, none);
+        asm.set(R9, R0 + readers_at(self.shape.lanes()) as i32);
         for word in 0..WORDS as i16 {
             let [next, mine] = asm.labels();
             take_back(asm, 8 * word);
@@ -164,8 +187,8 @@ impl Room {
     }
 }
 
-/// Takes back the blocks of the word at offset `at` that readers have returned. Expects the entry
-/// of the writer's words in r0, and of the reader's in r9. A block counts only if it is in use: a
+/// Takes back the blocks of the word at offset `at` that readers have returned. Expects the row
+/// of the writer's words in r0, and of the readers' in r9. A block counts only if it is in use: a
 /// process may set any bits. The bits are first taken out of the used blocks, and then added to the
 /// free blocks, so that no two CPUs add the same block.
 fn take_back(asm: &mut Assembler, at: i16) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::test_group::{DeviceRegistry, Group, frame, next};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::Address;
+use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::events;
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
@@ -33,6 +34,8 @@ fn is_readable(port: &dyn Port) -> bool {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn the_descriptor_is_readable_when_so_many_bytes_have_come() {
     on_pair(|_| {
+        // The reader is woken when one CPU's lane has so many bytes more.
+        cpu::pin(cpu::current_cpu().unwrap()).unwrap();
         let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
         let (maps, mut pool) = group.pool(96);
         let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
