@@ -81,8 +81,8 @@ impl PoolShape {
 /// processors fetch cache lines in pairs.
 pub(crate) const ROW_LEN: u32 = 128;
 
-/// Names of the arrays of the members' maps, by slot: the pool (see [`fanpcap_ring::pool::layout`]),
-/// and the ring buffer that wakes the reader.
+/// Names of the arrays of the members' maps, by slot: the pool (see
+/// [`fanpcap_ring::pool::layout`]), and the ring buffer that wakes the reader.
 pub(crate) const POOLS_MAP: &str = "pools";
 pub(crate) const BELLS_MAP: &str = "bells";
 /// Name of the array of rows, by slot and lane. The offsets in a row are in [`row`].

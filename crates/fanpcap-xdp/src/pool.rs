@@ -80,7 +80,9 @@ impl MemberPool {
     pub fn map(&self) -> io::Result<PoolMemory> {
         let words = self.map_words()?;
         let first = self.shape.block_len() as usize;
-        let blocks = self.array.map(first, self.array.len().saturating_sub(first))?;
+        let blocks = self
+            .array
+            .map(first, self.array.len().saturating_sub(first))?;
         PoolMemory::new(words, blocks).ok_or(io::ErrorKind::InvalidData.into())
     }
 
@@ -160,7 +162,11 @@ mod tests {
         assert_eq!(mib(16, None), 64);
         assert_eq!(mib(128, None), 64);
         assert_eq!(mib(1, Some(1)), 4);
-        assert_eq!(mib(2, Some(4 << 20)), 5, "two blocks for each CPU, and the words");
+        assert_eq!(
+            mib(2, Some(4 << 20)),
+            5,
+            "two blocks for each CPU, and the words"
+        );
         assert_eq!(mib(16, Some(1)), 33);
         assert_eq!(mib(2, Some(100_000_000)), 128);
         assert_eq!(mib(2, Some(u32::MAX)), 256);

@@ -8,9 +8,7 @@ use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
-use fanpcap_linux::bpf::{
-    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray,
-};
+use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -197,7 +195,16 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when the descriptors are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [pools, bells, rows, ledger, filters, sent, sent_filters, link] = descriptors;
+        let [
+            pools,
+            bells,
+            rows,
+            ledger,
+            filters,
+            sent,
+            sent_filters,
+            link,
+        ] = descriptors;
         let rows = Rows::open(rows)?;
         let ledger = Ledger::open(ledger, rows.lanes())?;
         let shape = ledger.shape().ok_or(io::ErrorKind::InvalidData)?;
@@ -225,8 +232,8 @@ impl GroupProgram {
     /// these descriptors open any more, the kernel drops the members' filters and detaches the BPF
     /// program for sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
-        // If there is no BPF program for sent packets, or no link, the descriptor of the pools takes
-        // its place.
+        // If there is no BPF program for sent packets, or no link, the descriptor of the pools
+        // takes its place.
         let none = self.pools.as_fd();
         let sent = self.sent.as_ref();
         [
@@ -276,8 +283,8 @@ impl GroupProgram {
         socket: u64,
         sent: bool,
     ) -> io::Result<()> {
-        // A BPF program looks the pool up twice. When the former pool is removed, no BPF program uses
-        // it any more, and none finds two pools.
+        // A BPF program looks the pool up twice. When the former pool is removed, no BPF program
+        // uses it any more, and none finds two pools.
         self.set_snaplen(slot, 0);
         self.pools.remove(slot.into(), 1)?;
         self.rows.of(slot).for_each(|row| {

@@ -1,6 +1,6 @@
 //! The layout of a pool, which the BPF program and the readers share: one array of entries. Entry 0
-//! has the pool's *words*: first the rows that BPF programs write, then the rows that readers write.
-//! Each other entry is a block.
+//! has the pool's *words*: first the rows that BPF programs write, then the rows that readers
+//! write. Each other entry is a block.
 //!
 //! A lane's *position* counts in one number: the lane's blocks, and bytes in the last of them. Its
 //! upper part is the block's sequence, from 1 on; its lower part, below the block's length, is an
@@ -79,7 +79,8 @@ pub const fn words_len(lanes: u32) -> u32 {
 /// The largest page size of Linux.
 const PAGE_MAX: u32 = 64 << 10;
 
-/// The rows of a new pool: all blocks are free, and nothing was read. `block_len` is a power of two.
+/// The rows of a new pool: all blocks are free, and nothing was read. `block_len` is a power of
+/// two.
 pub fn words(blocks: u32, block_len: u32, lanes: u32) -> Vec<u8> {
     let mut all = vec![0; words_len(lanes) as usize];
     let (writers, readers) = all.split_at_mut(readers_at(lanes) as usize);

@@ -22,8 +22,8 @@ unsafe impl Sync for PoolWords {}
 
 impl PoolWords {
     /// The words in these mappings, of a pool with blocks of `block_len` bytes. `None` if the
-    /// length is no power of two from 4 KiB to 16 MiB, if the mappings do not have the pool's number
-    /// of lanes, or if they have no lane.
+    /// length is no power of two from 4 KiB to 16 MiB, if the mappings do not have the pool's
+    /// number of lanes, or if they have no lane.
     pub fn new(writer: Mapping, reader: Mapping, block_len: usize) -> Option<Self> {
         let is_len = block_len.is_power_of_two() && (1 << 12..=1 << 24).contains(&block_len);
         let entries = writer.len() / WRITER_ENTRY as usize;

@@ -6,7 +6,8 @@ pub mod hostile;
 
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_ring::pool::layout::{
-    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SPARE, WORDS, WRITER_ENTRY, reader, readers_at, words, writer,
+    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SPARE, WORDS, WRITER_ENTRY, reader, readers_at,
+    words, writer,
 };
 use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords};
 use std::ptr::NonNull;
@@ -249,6 +250,11 @@ impl Writer {
 
     /// A copy of the memory, as another process maps it.
     pub fn copy(&self) -> PoolMemory {
+        self.twin().1
+    }
+
+    /// A copy of the memory, and the BPF programs' side of the copy.
+    pub fn twin(&self) -> (Self, PoolMemory) {
         let copies = mappings(self.count, self.lanes);
         let from = [self.blocks, self.writer, self.reader];
         for (from, to) in from.into_iter().zip(&copies) {
@@ -256,7 +262,8 @@ impl Writer {
             // meanwhile.
             unsafe { to.base().copy_from_nonoverlapping(from, to.len()) };
         }
-        memory(copies)
+        let twin = Self::of(&copies, self.count, self.lanes);
+        (twin, memory(copies))
     }
 }
 

@@ -103,7 +103,9 @@ impl Room {
         let enough = asm.label();
         asm.set(R9, self.last_offset(SHORT));
         for (shorter, longer) in self.bounds().zip(self.bounds().skip(1)) {
-            asm.when(R8.above(shorter), |asm| asm.set(R9, self.last_offset(longer)));
+            asm.when(R8.above(shorter), |asm| {
+                asm.set(R9, self.last_offset(longer))
+            });
         }
         self.load_offset(asm);
         asm.jump_if(R1.at_most(R9), enough);

@@ -61,6 +61,13 @@ fn the_descriptor_is_readable_when_so_many_bytes_have_come() {
         assert!(!is_readable(&port));
         group.run(&frame, 1);
         assert!(is_readable(&port) && outer.is_ready().unwrap());
+        assert_eq!(read(), 1);
+        port.bell.clear();
+        group.run(&frame, 1);
+        assert!(
+            !is_readable(&port),
+            "a packet woke the reader, which waits for none"
+        );
         // In each round, some packets arrive before the call of `arm` and some after it.
         for _ in 0..3 {
             group.run(&frame, 5);

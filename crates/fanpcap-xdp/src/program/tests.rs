@@ -124,16 +124,22 @@ fn put(group: &Group, slot: u8) -> MemberPool {
     pool
 }
 
-/// Returns the number of a slot's records, and the number of those that no other member has.
-fn counted(group: &Group, slot: u8, pool: &MemberPool) -> (u64, usize) {
-    let mut remains = Remains::of_pool(reader(pool), 0).without_copies();
-    let next = || {
-        remains
-            .head()
-            .map(|_| assert!(remains.next_frame().is_ok()))
+/// Sends three packets twice. Returns the number of each pool's records of the first three, and the
+/// number of those of the other three that no other member has.
+fn counted<const N: usize>(group: &Group, pools: [&MemberPool; N]) -> [(usize, usize); N] {
+    let count = |mut remains: Remains| {
+        let next = || {
+            remains
+                .head()
+                .map(|_| assert!(remains.next_frame().is_ok()))
+        };
+        std::iter::from_fn(next).count()
     };
-    let single = std::iter::from_fn(next).count();
-    (group.program.slot_counts(slot).produced, single)
+    group.run(&frame(60), 3);
+    let all = pools.map(|pool| count(Remains::of_pool(reader(pool), 0)));
+    group.run(&frame(60), 3);
+    let single = |pool| count(Remains::of_pool(reader(pool), 0).without_copies());
+    std::array::from_fn(|index| (all[index], single(pools[index])))
 }
 
 #[test]
@@ -148,9 +154,8 @@ fn a_record_says_whether_another_member_has_the_packet_too() {
             rank.store(slot, Ordering::Relaxed);
         }
         let maps = put(&group, 0);
-        group.run(&frame(60), 3);
         let single = if count == 1 { 3 } else { 0 };
-        assert_eq!(counted(&group, 0, &maps), (3, single), "{count} ranks");
+        assert_eq!(counted(&group, [&maps]), [(3, single)], "{count} ranks");
     }
     let (mut one, mut two) = (0, 0);
     for first in (0..layout::BUCKETS).step_by(64) {
@@ -158,10 +163,8 @@ fn a_record_says_whether_another_member_has_the_packet_too() {
         for bucket in &group.table.bytes()[first..layout::BUCKETS] {
             bucket.store(7, Ordering::Relaxed);
         }
-        let pools = [0, 7].map(|slot| (slot, put(&group, slot)));
-        group.run(&frame(60), 3);
-        let counted = |(slot, pool): &(u8, MemberPool)| counted(&group, *slot, pool);
-        match pools.each_ref().map(counted) {
+        let pools = [0, 7].map(|slot| put(&group, slot));
+        match counted(&group, pools.each_ref()) {
             [(3, 3), (0, 0)] | [(0, 0), (3, 3)] => one += 1,
             [(3, 0), (3, 0)] => two += 1,
             other => panic!("{other:?}"),
