@@ -156,7 +156,8 @@ mod tests {
     fn a_pool_has_the_bytes_that_were_set_and_two_blocks_for_each_cpu() {
         let shape = |cpus| PoolShape::for_cpus(cpus, cpus).unwrap();
         let mib = |cpus, bytes| {
-            entry_count(bytes, shape(cpus), cpus) * (shape(cpus).block_len() >> 10) >> 10
+            let kib = shape(cpus).block_len() >> 10;
+            (entry_count(bytes, shape(cpus), cpus) * kib) >> 10
         };
         assert_eq!(mib(1, None), 64);
         assert_eq!(mib(16, None), 64);

@@ -146,17 +146,17 @@ impl Room {
         asm.store(Width::Word, R10, KEY, 0);
         entry(asm, none);
         asm.set(R9, R0 + readers_at(self.shape.lanes()) as i32);
-        for word in 0..WORDS as i16 {
+        for (at, first) in (0..).step_by(8).zip((0..).step_by(64)).take(WORDS) {
             let [next, mine] = asm.labels();
-            take_back(asm, 8 * word);
+            take_back(asm, at);
             for _ in 0..TRIES {
-                take_lowest(asm, 8 * word, mine, next);
+                take_lowest(asm, at, mine, next);
             }
             asm.jump(next);
             asm.bind(mine);
             asm.set(R3, R2);
-            asm.fetch_or(R0, writer::USED + 8 * word, R3);
-            asm.set(R5, 64 * i32::from(word));
+            asm.fetch_or(R0, writer::USED + at, R3);
+            asm.set(R5, first);
             asm.jump(taken);
             asm.bind(next);
         }
