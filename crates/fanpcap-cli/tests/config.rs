@@ -222,10 +222,10 @@ fn it_says_what_the_host_gets_of_a_device_on_xdp() {
         Veth::new("ux0", "ux1", 1)?;
         let scratch = Scratch::new()?;
         let program = Program::tcpdump("ux1", scratch.file("out.pcap"))?.group(7, "flow");
-        let program = program.set("PCAP_DRIVER", "xdp").set("PCAP_CAPLEN", "96");
+        let program = program.set("PCAP_DRIVER", "xdp").set("PCAP_RING", "32M");
         let _member = program.start(&scratch)?;
         member::wait_for_members(7, 1)?;
-        let set = [("PCAP_DRIVER", "xdp"), ("PCAP_CAPLEN", "96")];
+        let set = [("PCAP_DRIVER", "xdp"), ("PCAP_RING", "32M")];
         let variables = [("PCAP_GROUP", "7"), set[0], set[1]];
         let (_, told) = config_json(&["ux1"], &variables)?;
         let said = &told["devices"][0];
@@ -242,7 +242,9 @@ fn it_says_what_the_host_gets_of_a_device_on_xdp() {
         let ring = seen["devices"][0]["groups"][0]["members"][0]["ring_bytes"].as_u64();
         assert_eq!(ring, said["default_ring_bytes"].as_u64());
         assert!(said["default_sent_ring_bytes"].is_null());
-        assert!(text.contains(" 64 MiB "), "{text}");
+        assert!(text.contains(" 32 MiB "), "{text}");
+        let (_, told) = config_json(&["ux1"], &variables[..2])?;
+        assert_eq!(told["devices"][0]["default_ring_bytes"], 64 << 20);
         let variables = [variables[0], variables[1], ("PCAP_RING", "3M")];
         let (_, told) = config_json(&["ux1"], &variables)?;
         let of = ["ring", "default_ring"];

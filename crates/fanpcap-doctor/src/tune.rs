@@ -179,7 +179,7 @@ fn is_on_engine(device: &Device) -> bool {
 fn unsegmented(device: &Device) -> Option<String> {
     let seen = Source::new(Some(&device.name)).and_then(|mut source| source.take());
     let mut sockets = seen.ok()?.sockets.into_iter();
-    if !sockets.any(|it| it.captures_sent_by_engine()) {
+    if !sockets.any(|it| it.captures_sent) {
         return None;
     }
     let cut = long_packets::cut(device.ifindex, &link::links().ok()?)?;

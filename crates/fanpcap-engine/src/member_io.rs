@@ -51,6 +51,9 @@ pub trait MemberIo: Send + Sync {
 
     /// Bytes of all rings.
     fn bytes(&self) -> usize;
+
+    /// Whether the rings also get packets that the host sends.
+    fn captures_sent(&self) -> bool;
 }
 
 // Structs with a `MemberIo` field need this for their `Debug`. A derived `Debug` would bring the

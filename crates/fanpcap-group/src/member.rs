@@ -3,7 +3,7 @@
 use crate::identity::Identity;
 use crate::membership::Membership;
 use crate::page::{self, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, NoFlow, STEALS, WORDS, at};
+use crate::record::{MemberCounters, NOT_READ_BY_US, NoFlow, SENT, STEALS, WORDS, at};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::steered::Steered;
@@ -100,7 +100,8 @@ impl Member {
     /// Records that the member has entered its group with this membership.
     pub(crate) fn hold(&mut self, membership: Membership) {
         if let Some((_, io)) = membership.io() {
-            self.words()[at::RING_BYTES].set(io.bytes() as u64);
+            let sent = u64::from(io.captures_sent()) * SENT;
+            self.words()[at::RING_BYTES].set(io.bytes() as u64 | sent);
         }
         self.membership = Some(Arc::new(membership.with_page(self.words())));
     }

@@ -136,6 +136,7 @@ pub(crate) fn new_record(mode: Mode, class: u8, steering: Option<&Steering>) -> 
         waits: false,
         joined_ns: clock::monotonic_ns(),
         ring_bytes: 0,
+        captures_sent: false,
         shared: None,
         steals: false,
         is_founder: false,

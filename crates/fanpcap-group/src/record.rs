@@ -12,7 +12,7 @@ use fanpcap_steer::ir::COUNTERS;
 pub(crate) use layout::TITLE_WORDS;
 pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_REGISTRY};
 use layout::{EXECUTABLE, NAME, PROCESS, shared_numbers};
-pub(crate) use layout::{FOUNDS, STEALS, WORDS};
+pub(crate) use layout::{FOUNDS, SENT, STEALS, WORDS};
 pub(crate) use layout::{at, shared_words};
 pub use no_flow::NoFlow;
 use std::os::fd::RawFd;
@@ -142,6 +142,8 @@ pub struct Record {
     pub joined_ns: u64,
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub ring_bytes: u64,
+    /// Whether an engine also captures packets that the host sends for the member.
+    pub captures_sent: bool,
     /// The numbers that the descriptors of the shared objects have in the member's process. If the
     /// device has a registry, the numbers of the registry's descriptors follow. `None` if the
     /// numbers are not known.
@@ -214,7 +216,7 @@ impl Record {
         };
         words[at::LOOKED_NS] = self.last_look.encode();
         words[at::JOINED_NS] = self.joined_ns;
-        words[at::RING_BYTES] = self.ring_bytes;
+        words[at::RING_BYTES] = self.ring_bytes | (u64::from(self.captures_sent) * SENT);
         let shared = self.shared.as_deref().map(shared_words);
         [words[at::SHARED], words[at::REGISTRY]] = shared.unwrap_or_default();
         words[at::REGISTRY] |= u64::from(self.steals) * STEALS;
@@ -260,7 +262,8 @@ impl Record {
             read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
-            ring_bytes: words[at::RING_BYTES],
+            ring_bytes: words[at::RING_BYTES] & !SENT,
+            captures_sent: words[at::RING_BYTES] & SENT != 0,
             shared: shared_numbers(words[at::SHARED], words[at::REGISTRY] & !(STEALS | FOUNDS)),
             steals: words[at::REGISTRY] & STEALS != 0,
             is_founder: words[at::REGISTRY] & FOUNDS != 0,

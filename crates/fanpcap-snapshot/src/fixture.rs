@@ -144,6 +144,7 @@ pub fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
             no_flow: None,
         }),
         ring_bytes: Some(16 << 20),
+        captures_sent: false,
         counts: Some(counts),
         program_counters: Some(vec![12, 0, -3]),
         program_counted_ns: counts.read_ns,
@@ -216,6 +217,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
             no_flow: None,
         }),
         ring_bytes: group.map(|_| 2 << 20),
+        captures_sent: false,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),
             program: program.to_owned(),

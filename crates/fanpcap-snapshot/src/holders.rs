@@ -172,6 +172,7 @@ pub(crate) mod tests {
             waits: false,
             joined_ns: 0,
             ring_bytes: 0,
+            captures_sent: false,
             shared: None,
             steals: false,
             is_founder: false,

@@ -69,6 +69,8 @@ pub struct Socket {
     pub founds: Option<Group>,
     /// Bytes of the socket's receive ring.
     pub ring_bytes: Option<u64>,
+    /// The XDP engine also captures packets that the host sends for the member.
+    pub captures_sent: bool,
     /// Counters on the member page; `None` without a page, or if the member never read its
     /// counters.
     pub counts: Option<Counts>,
@@ -101,14 +103,6 @@ impl Socket {
     /// Whether the XDP engine fills the member's rings.
     pub fn is_on_engine(&self) -> bool {
         self.group.is_some() && self.protocol == ETH_P_SILENT
-    }
-
-    /// Whether the XDP engine captures packets that the host sends for this member. The engine then
-    /// makes a further ring of half a ring's size. The other rings, whose number and sizes are
-    /// powers of two, have together a power of two of bytes.
-    pub fn captures_sent_by_engine(&self) -> bool {
-        let has_more = |bytes: u64| !bytes.is_power_of_two();
-        self.is_on_engine() && self.ring_bytes.is_some_and(has_more)
     }
 }
 

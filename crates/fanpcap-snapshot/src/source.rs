@@ -181,6 +181,7 @@ impl Source {
                     no_flow: None,
                 }),
                 ring_bytes: ring_bytes(seen),
+                captures_sent: page_of_member(seen).is_some_and(|page| page.captures_sent),
                 counts: counts(seen).map(|counts| Counts {
                     waits: counts.waits && !is_stopped,
                     ..counts

@@ -81,4 +81,8 @@ impl MemberIo for PoolOfMember {
     fn bytes(&self) -> usize {
         self.pool.len()
     }
+
+    fn captures_sent(&self) -> bool {
+        self.sent
+    }
 }

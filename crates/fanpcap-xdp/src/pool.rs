@@ -130,13 +130,13 @@ impl MemberPool {
 }
 
 /// The number of entries of a pool, on a machine of which `online` CPUs are online. Each of these
-/// CPUs can have a block while the reader reads another one of that CPU.
+/// CPUs can have a block while the reader reads other blocks.
 fn entry_count(bytes: Option<u32>, shape: PoolShape, online: u32) -> u32 {
     let all = match bytes {
         Some(bytes) => bytes.clamp(BYTES_MIN, BYTES_MAX).next_power_of_two(),
         None => POOL_LEN,
     };
-    let least = 1 + 2 * online.clamp(1, shape.lanes());
+    let least = 2 * online.clamp(1, shape.lanes());
     (all / shape.block_len()).clamp(least, 1 + BLOCKS_MAX)
 }
 
@@ -163,12 +163,8 @@ mod tests {
         assert_eq!(mib(16, None), 64);
         assert_eq!(mib(128, None), 64);
         assert_eq!(mib(1, Some(1)), 4);
-        assert_eq!(
-            mib(2, Some(4 << 20)),
-            5,
-            "two blocks for each CPU, and the words"
-        );
-        assert_eq!(mib(16, Some(1)), 33);
+        assert_eq!(mib(2, Some(4 << 20)), 4);
+        assert_eq!(mib(16, Some(1)), 32, "two entries for each CPU");
         assert_eq!(mib(2, Some(100_000_000)), 128);
         assert_eq!(mib(2, Some(u32::MAX)), 256);
         let most = mib(128, Some(u32::MAX));

@@ -156,8 +156,7 @@ fn devices(
         let mut on_xdp = settings.on_xdp.iter();
         device.is_on_engine =
             on_xdp.any(|it| it.0 == link.name) || here().any(Socket::is_on_engine);
-        device.captures_sent =
-            is_named(&settings.sent) || here().any(Socket::captures_sent_by_engine);
+        device.captures_sent = is_named(&settings.sent) || here().any(|it| it.captures_sent);
         let mut seen = now.snapshot.devices.iter();
         let is_stolen = |it: &fanpcap_snapshot::Device| it.stolen_from_host.is_some();
         device.is_stolen = seen.any(|it| it.ifindex == link.index && is_stolen(it));

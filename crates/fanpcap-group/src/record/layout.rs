@@ -82,7 +82,8 @@ pub(crate) mod at {
     /// ends of the registry's descriptor store; 0 if the device has no registry. One more bit of
     /// the word is [`super::STEALS`].
     pub(crate) const REGISTRY: usize = 30;
-    /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
+    /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring. One more
+    /// bit of the word is [`super::SENT`].
     pub(crate) const RING_BYTES: usize = 31;
     /// Packets that other members took from the ring before the application looked for the first
     /// time. Until then [`LOOKED_NS`] has their number.
@@ -139,6 +140,9 @@ pub(crate) const STEALS: u64 = 1 << 32;
 /// A bit of [`at::REGISTRY`]: the page is that of the group's founder, which is no member
 /// ([`crate::founder`]).
 pub(crate) const FOUNDS: u64 = 1 << 33;
+
+/// A bit of [`at::RING_BYTES`]: the engine also captures packets that the host sends.
+pub(crate) const SENT: u64 = 1 << 63;
 
 const SHARED_BITS: u32 = 15;
 const SHARED_END: u64 = 1 << SHARED_BITS;

@@ -27,6 +27,7 @@ pub(crate) fn record() -> Record {
         waits: false,
         joined_ns: 44,
         ring_bytes: 16 << 20,
+        captures_sent: true,
         shared: Some(vec![7, 30_000, 0, 8]),
         steals: false,
         is_founder: false,

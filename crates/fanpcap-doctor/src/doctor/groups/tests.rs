@@ -178,6 +178,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
             no_flow: None,
         }),
         ring_bytes: None,
+        captures_sent: false,
         counts: Some(fanpcap_snapshot::Counts {
             read_ns: 1,
             received: 100,
