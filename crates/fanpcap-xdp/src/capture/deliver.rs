@@ -27,12 +27,14 @@ struct Ends {
 }
 
 /// Offsets on the stack: the row's key, the frame's length, the stamp, the number of the filter
-/// that has run, and the record's flags. [`pool`] has two further places, below these.
+/// that has run, and the record's flags. [`pool`] has two further places. No number of 32 bits that
+/// shares 8 bytes with another, or is stored twice, begins at a multiple of 8: such a number counts
+/// as a spilled register, and without `CAP_PERFMON` Linux 6.1 refuses the other store.
 const PLACE: i16 = -4;
 const LEN: i16 = -8;
 const STAMP: i16 = -16;
 const RAN: i16 = -20;
-const FLAGS: i16 = -24;
+const FLAGS: i16 = -44;
 
 impl Delivering {
     /// Emits the code. Registers: r6 is the context, r7 the row of the slot and lane (see [`row`]),

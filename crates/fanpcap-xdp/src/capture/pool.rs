@@ -30,8 +30,8 @@ const BOUNDS: usize = 3;
 const TRIES: usize = 3;
 
 /// Offsets on the stack, which [`super::deliver`] lays out: the slot, and a place for other keys.
-pub(super) const SLOT: i16 = -32;
-pub(super) const KEY: i16 = -28;
+pub(super) const SLOT: i16 = -28;
+pub(super) const KEY: i16 = -36;
 
 /// The index of the bells in [`super::Capture::maps`].
 const BELLS: usize = POOLS + 1;
