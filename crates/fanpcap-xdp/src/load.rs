@@ -25,9 +25,13 @@ impl Making<'_> {
     /// Loads the BPF program for received packets.
     pub(crate) fn received(self) -> Result<Loaded, ProgramError> {
         first_accepted(Variant::Full, &[Variant::Copied, Variant::Plain], |it| {
-            let object = self.compiled(&Capture::new(self.shape, it))?;
-            Ok(Loaded::load_with(&object, NAME, self.given)?)
+            self.received_as(it)
         })
+    }
+
+    pub(crate) fn received_as(self, variant: Variant) -> Result<Loaded, ProgramError> {
+        let object = self.compiled(&Capture::new(self.shape, variant))?;
+        Ok(Loaded::load_with(&object, NAME, self.given)?)
     }
 
     /// Loads the BPF program for sent packets. It runs the filters in the array `filters`, and

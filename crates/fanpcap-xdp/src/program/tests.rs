@@ -409,12 +409,17 @@ fn the_verifier_accepts_filters_of_sent_packets() {
             println!("{source}: refused for received packets, too");
             continue;
         };
-        accepted += 1;
         let making = Making {
             shape,
             given: &group.given(registry.maps(), &given),
             compile: &compile,
         };
+        // Linux 6.1 runs no filters in BPF programs that deliver copies.
+        if making.received_as(Variant::Copied).is_err() {
+            println!("{source}: no filters for received packets, either");
+            continue;
+        }
+        accepted += 1;
         let filters = filters().unwrap();
         let sent = making.sent_as(Variant::Copied, filters.as_fd(), &received);
         sent.unwrap_or_else(|error| panic!("{source}: {error:?}"));
