@@ -68,9 +68,9 @@ impl ObjectArray {
             .iter()
             .map(|fd| fd.as_raw_fd().unsigned_abs())
             .collect();
-        // The kernel has no batch command for an array of BPF programs. For a batch of maps, the
-        // kernel waits only once.
-        if self.kind == MapKind::MapArray && !objects.is_empty() {
+        // The kernel has no batch command for an array of BPF programs, and Linux 5.18 has none for
+        // an array of maps either. Since Linux 6.8, the kernel waits only once for a batch of maps.
+        if self.kind == MapKind::MapArray && objects.len() > 1 {
             let mut attr = MapBatch {
                 keys: keys.as_ptr().expose_provenance() as u64,
                 values: values.as_ptr().expose_provenance() as u64,
