@@ -89,7 +89,15 @@ pub fn online() -> io::Result<u32> {
 /// Whether the kernel is fully preemptible (PREEMPT_RT). On such a kernel, code that runs with
 /// bottom halves disabled may be interrupted by other such code on the same CPU.
 pub fn is_realtime() -> bool {
-    fs::read("/sys/kernel/realtime").is_ok_and(|flag| flag.first() == Some(&b'1'))
+    // Distributions' kernels and the kernels of the real-time project have the first file, the
+    // mainline kernel does not. All have the second, the version of uname(2).
+    let flag = fs::read_to_string("/sys/kernel/realtime").unwrap_or_default();
+    let version = fs::read_to_string("/proc/sys/kernel/version").unwrap_or_default();
+    tells_realtime(&flag, &version)
+}
+
+fn tells_realtime(flag: &str, version: &str) -> bool {
+    flag.starts_with('1') || version.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
 
 fn of_machine(name: &str) -> io::Result<Vec<usize>> {
@@ -193,6 +201,16 @@ mod tests {
         assert_eq!(mask_text(&[0, 1, 31, 32]), "00000001,80000003");
         assert_eq!((mask("0"), mask("x")), (Some(vec![]), None));
         assert_eq!(mask_text(&[]), "00000000");
+    }
+
+    #[test]
+    fn a_real_time_kernel_is_found_by_its_version_alone() {
+        let built = "Tue Nov 4 09:01:17 UTC 2025";
+        assert!(tells_realtime("", &format!("#1 SMP PREEMPT_RT {built}\n")));
+        assert!(tells_realtime("1\n", ""));
+        for other in ["PREEMPT_DYNAMIC", "PREEMPT", ""] {
+            assert!(!tells_realtime("0\n", &format!("#1 SMP {other} {built}\n")));
+        }
     }
 
     #[test]
