@@ -26,6 +26,23 @@ impl Mapping {
         Self::new(len, READ_AND_WRITE, libc::MAP_ANONYMOUS, -1, 0)
     }
 
+    /// Maps the same memory once more, as another process would: for tests.
+    ///
+    /// # Errors
+    /// The error of mremap(2).
+    pub fn again(&self) -> io::Result<Self> {
+        let (base, flags) = (self.base.as_ptr().cast(), libc::MREMAP_MAYMOVE);
+        // SAFETY: with an old length of 0, the kernel leaves this mapping as it is. It chooses a
+        // free address for the new mapping.
+        let base = unsafe { libc::mremap(base, 0, self.len, flags) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        let len = self.len;
+        Ok(Self { base, len })
+    }
+
     /// Maps the first `len` bytes behind a descriptor, to read and to write.
     pub(crate) fn shared(fd: RawFd, len: usize) -> io::Result<Self> {
         Self::new(len, READ_AND_WRITE, 0, fd, 0)

@@ -26,7 +26,7 @@ use std::mem;
 use std::ptr::NonNull;
 
 pub use memory::{PoolMemory, PoolWords};
-pub use words::{NEVER, Word, wake_after};
+pub use words::{NEVER, ONLY_DROPS, Word, wake_after};
 
 /// Flag of a record: another member also gets the packet.
 const COPY: u16 = 4;
@@ -255,8 +255,8 @@ impl Pool {
             stamp,
         };
         // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
-        // it. Header and bytes stay valid until their block is given back. The links live in a box
-        // of `self`.
+        // it. Their memory belongs to the pool, which lives as long as the frame; other processes
+        // may write to it at any time. The links live in a box of `self`.
         unsafe { Frame::of_record(record.data, &told) }
     }
 

@@ -10,8 +10,8 @@ mod pool;
 
 use fanpcap_ring::{Pool, PoolClocks, Remains, Stamp, Vlan};
 use pool::{
-    BLOCK_LEN, CLOCKS, DEVICE, OFFSET, Writer, Written, hostile, new_memory, new_pool, room_of,
-    written,
+    BLOCK_LEN, CLOCKS, DEVICE, OFFSET, Writer, Written, hostile, new_memory, new_pool,
+    new_pool_of_two, room_of, written,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ proptest! {
     fn records_are_read_as_they_were_written(
         rounds in proptest::collection::vec(proptest::collection::vec(packet(), 0..60), 1..20),
     ) {
-        let (writer, mut pool) = new_pool(6, 1);
+        let (writer, mut pool) = new_pool(9, 1);
         let mut taken = 0;
         for packets in &rounds {
             let begin = writer.position(0).load(Ordering::Acquire);
@@ -105,8 +105,9 @@ proptest! {
                 prop_assert_eq!(drained.bytes, end - begin);
                 prop_assert_eq!(drained.last_ns, last.stamp);
             }
-            let held = u32::from(taken > 0);
-            prop_assert_eq!(writer.free(), 6 - held, "only the lane's own block is in use");
+            prop_assert!(!pool.open());
+            let held = u32::from(taken > 0 && !writer.is_full(0));
+            prop_assert_eq!(writer.free(), 9 - held, "only the lane's own block is in use");
         }
     }
 
@@ -115,7 +116,7 @@ proptest! {
         rounds in proptest::collection::vec(
             proptest::collection::vec((0..4_usize, 0..3_u64), 0..40), 1..10),
     ) {
-        let (writer, mut pool) = new_pool(8, 4);
+        let (writer, mut pool) = new_pool(10, 4);
         let mut now = 0;
         for arrivals in rounds {
             let mut expected = Vec::new();
@@ -126,7 +127,7 @@ proptest! {
             }
             prop_assert_eq!(drain(&mut pool), times(&expected));
         }
-        prop_assert!(writer.free() >= 4);
+        prop_assert!(writer.free() >= 6);
     }
 
     #[test]
@@ -135,7 +136,7 @@ proptest! {
         first in 0..100_usize,
         (read, adopted) in (0..120_usize, 0..60_usize),
     ) {
-        let (writer, mut pool) = new_pool(12, 3);
+        let (writer, mut pool) = new_pool(14, 3);
         let mut queue: VecDeque<u64> = VecDeque::new();
         let mut now = 0;
         let mut arrive = |lane: usize, later| {
@@ -206,7 +207,7 @@ fn a_pool_that_is_not_read_fills_and_then_goes_on() {
     assert_eq!(stamps.len(), 2 * 70, "two in each block of both words");
     assert!(pool.is_filling() && writer.free() == 0);
     assert_eq!(drain(&mut pool), times(&stamps));
-    assert_eq!(writer.free(), 68);
+    assert_eq!(writer.free(), 68, "the lanes' last packets may be in use");
     assert!(writer.arrive(0, &long(3000)) && !pool.is_filling());
     assert_eq!(drain(&mut pool), times(&[3000]));
 }
@@ -231,13 +232,89 @@ fn a_packet_stays_until_the_next_is_read() {
     assert_eq!(writer.free(), 1);
 }
 
+/// If each of the pool's blocks is full and read, no lane has room, and each needs another block.
+#[test]
+fn lanes_whose_blocks_are_full_and_read_keep_none() {
+    let (writer, mut pool) = new_pool(3, 4);
+    for lane in 0..3 {
+        assert!(writer.arrive(lane, &long(1)) && writer.arrive(lane, &long(2)));
+    }
+    assert!(!writer.arrive(3, &long(3)));
+    assert_eq!(drain(&mut pool), times(&[1, 1, 1, 2, 2, 2]));
+    assert!(!pool.open(), "the last packets are no longer in use");
+    assert_eq!(writer.free(), 3);
+    // All blocks are used again, by other lanes too.
+    for stamp in 10..40 {
+        let lane = (stamp % 4) as usize;
+        assert!(writer.arrive(lane, &long(stamp)) && writer.arrive(lane, &long(stamp)));
+        assert_eq!(drain(&mut pool), times(&[stamp, stamp]));
+        assert!(!pool.open());
+        assert_eq!(writer.free(), 3, "{stamp}");
+    }
+}
+
+/// The process that is behind stands in a snapshot while the other reads more blocks than the pool
+/// has.
+#[test]
+fn a_process_that_is_far_behind_gives_no_block_back_that_is_in_use_again() {
+    let (writer, [mut slow, mut fast], _) = new_pool_of_two(4, 2);
+    for stamp in 1..=5 {
+        assert!(writer.arrive(0, &long(stamp)));
+    }
+    assert!(slow.open());
+    assert!(slow.next_frame().unwrap().is_some());
+    assert_eq!(drain(&mut fast), times(&[2, 3, 4, 5]));
+    for stamp in 6..=41 {
+        assert!(writer.arrive(0, &long(stamp)), "{stamp}");
+        assert_eq!(drain(&mut fast), times(&[stamp]));
+    }
+    let unread: Vec<u64> = (42..=47).collect();
+    for &stamp in &unread {
+        assert!(writer.arrive(0, &long(stamp)));
+    }
+    let free = writer.free();
+    // Garbage of the first packet's block may come, but no more than two packets of it.
+    let late = std::iter::from_fn(|| slow.next_frame().unwrap().map(|it| it.stamp())).count();
+    assert!(late <= 2, "{late}");
+    slow.release();
+    assert_eq!(writer.free(), free, "blocks with unread packets were given back");
+    let mut got = drain(&mut fast);
+    got.extend(drain(&mut slow));
+    assert_eq!(got, times(&unread), "each once");
+    assert!(writer.arrive(0, &long(48)));
+    assert_eq!(drain(&mut fast), times(&[48]));
+    assert!(!fast.open());
+    assert_eq!(writer.free(), 4);
+}
+
+/// The other process's older position must neither wake this process again and again, nor make a
+/// successor read again what was read.
+#[test]
+fn what_a_process_that_is_behind_stores_makes_no_packet_unread() {
+    let (writer, [mut slow, mut fast], words) = new_pool_of_two(4, 2);
+    for stamp in 1..=5 {
+        assert!(writer.arrive(stamp as usize % 2, &long(stamp)));
+    }
+    assert!(slow.open());
+    assert_eq!(drain(&mut fast), times(&[1, 2, 3, 4, 5]));
+    for _ in 0..2 {
+        assert!(slow.next_frame().unwrap().is_some());
+    }
+    drop(slow);
+    assert!(words.has_unread(), "an older position is stored");
+    let left = remains(&writer, 0).head();
+    assert_eq!(left, Some(time_of(4)), "the block of packet 3 was given back");
+    assert!(!fast.open() && !words.has_unread());
+    assert_eq!(remains(&writer, 0).head(), None);
+}
+
 static NOW: AtomicU64 = AtomicU64::new(0);
 
 /// A flow's packets may move from one CPU to another. The reader looks at the first CPU's lane
 /// before the move, and at the second CPU's lane after it.
 #[test]
 fn records_that_came_after_the_snapshots_time_wait() {
-    let (writer, memory) = new_memory(4, 2);
+    let (writer, memory) = new_memory(BLOCK_LEN, 4, 2);
     let clocks = PoolClocks {
         now: || NOW.load(Ordering::Relaxed),
         ..CLOCKS
@@ -408,5 +485,7 @@ fn records_go_between_threads() {
         drop(reading);
     });
     assert_eq!(pool.taken(), 2 * ROUNDS);
-    assert_eq!(writer.free(), 2);
+    assert!(!pool.open());
+    let full = (0..2).filter(|&lane| writer.is_full(lane)).count();
+    assert_eq!(writer.free(), 2 + full as u32);
 }

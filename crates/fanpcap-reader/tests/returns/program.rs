@@ -1,6 +1,6 @@
 //! A port, and a pool in ordinary memory. The test fills it as a BPF program does.
 
-use super::written::{BLOCK_LEN, DEVICE, Writer, Written, new_memory, room_of, written};
+use super::written::{DEVICE, Writer, Written, new_memory, room_of, written};
 use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
 use fanpcap_ring::{Pool, PoolClocks, PoolMemory, Remains};
 use std::collections::VecDeque;
@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Bytes of the pool.
+/// Bytes of the pool and of a block.
 const LEN: usize = 1 << 16;
+const BLOCK_LEN: usize = 1 << 14;
 
 /// The difference between the time of day and the monotonic clock: seven seconds in these tests.
 pub(crate) fn offset() -> u64 {
@@ -58,7 +59,7 @@ impl FakeProgram {
     /// Creates a device. Returns the BPF program's side of the device, and the input for the
     /// reader.
     pub(crate) fn new(timeout: Option<Duration>) -> (Arc<Self>, Input) {
-        let (writer, memory) = new_memory(LEN / BLOCK_LEN, 1);
+        let (writer, memory) = new_memory(BLOCK_LEN, LEN / BLOCK_LEN, 1);
         let (here, there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         let lane = Lane { writer, wake_at: 0 };

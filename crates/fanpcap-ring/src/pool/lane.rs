@@ -2,7 +2,7 @@
 
 use super::layout::{HEAD, record_len};
 use super::memory::{ALIGNED, PoolMemory};
-use super::words::{Word, leave};
+use super::words::{Lent, Word, leave};
 use crate::frame::Corrupt;
 use crate::prefetch::prefetch;
 use std::ptr::NonNull;
@@ -101,7 +101,7 @@ impl Next {
 impl Lane {
     pub(super) fn new(number: usize, memory: &PoolMemory) -> Self {
         let position = memory.words.position(number);
-        let read = memory.words.read(number).get() & ALIGNED;
+        let read = memory.read(number);
         let mut lane = Self {
             at: position,
             end: position,
@@ -137,11 +137,11 @@ impl Lane {
 
     /// Takes a snapshot of the writer's position.
     pub(super) fn look(&mut self, memory: &PoolMemory, gives: bool) {
-        let position = memory.words.position(self.number);
         let read = self.unread_from(memory);
         if read != self.at {
             self.jump(read);
         }
+        let position = memory.words.position(self.number);
         if !self.is_possible(self.at, position, memory) {
             // Some process has returned blocks that were not read yet.
             self.jump(position);
@@ -158,6 +158,11 @@ impl Lane {
             // Most lanes of a machine with many CPUs.
             self.end = position;
             self.head = NONE;
+            if memory.words.read(self.number).get() != position {
+                // Another process, which is behind, has stored an older position. It would keep
+                // this reader from waiting.
+                self.pass(position, memory);
+            }
             return;
         }
         self.enter(memory);
@@ -190,7 +195,7 @@ impl Lane {
     /// The position at which the next snapshot starts: this reader's position, or that of another
     /// process that has read more records.
     fn unread_from(&self, memory: &PoolMemory) -> u64 {
-        let read = memory.words.read(self.number).get() & ALIGNED;
+        let read = memory.read(self.number);
         let position = memory.words.position(self.number);
         let is_ahead = read.wrapping_sub(self.at) <= position.wrapping_sub(self.at);
         if is_ahead { read } else { self.at }
@@ -224,7 +229,8 @@ impl Lane {
         }
         #[expect(clippy::cast_possible_truncation, reason = "below a block's length")]
         let offset = (self.at & (memory.block_len() - 1)) as usize;
-        // SAFETY: the header lies between `at` and `end`, which are in the block.
+        // SAFETY: the header lies between `at` and `end`. Where they differ, both are in the block:
+        // `enter` sets both and the block, and `take` passes no record that leads beyond `end`.
         let header = unsafe { self.block.add(offset).cast::<Header>() };
         // SAFETY: as above, and aligned, as records begin at multiples of 8 bytes.
         let stamp = unsafe { &raw const (*header.as_ptr()).stamp };
@@ -251,7 +257,10 @@ impl Lane {
                 self.end = self.limit;
                 return NONE;
             }
-            self.pass(memory.begin(sequence + 1), memory);
+            // If another process has read on, the next blocks may have other records now.
+            let next = memory.begin(sequence + 1).max(self.unread_from(memory));
+            self.limit = self.limit.max(next);
+            self.pass(next, memory);
             if gives {
                 self.give(memory);
             }
@@ -273,15 +282,20 @@ impl Lane {
         }
     }
 
-    /// Gives back the blocks before that of the next record.
+    /// Gives back the blocks before that of the next record. At the end of a block, where no record
+    /// begins, also gives back this block. So a lane whose CPU gets no more packets keeps no full
+    /// block.
     fn give(&self, memory: &PoolMemory) {
-        let sequence = memory.sequence(self.at);
-        let left = memory.words.left(self.number);
-        leave(left, sequence, memory.count(), |sequence| {
-            if let Some((index, _)) = memory.block(self.number, sequence) {
-                memory.words.give(index);
-            }
-        });
+        let (number, words) = (self.number, &memory.words);
+        let lent = Lent {
+            left: words.left(number),
+            newest: || memory.sequence(words.position(number)) + 1,
+            // Block 0, which does not exist, counts too.
+            most: memory.count() + 1,
+            index: |sequence| memory.block(number, sequence).map(|(index, _)| index),
+        };
+        let sequence = memory.sequence(self.at) + u64::from(memory.is_end(self.at));
+        leave(&lent, sequence, |index| words.give(index));
     }
 
     #[inline(always)]

@@ -65,6 +65,16 @@ pub(crate) fn record_len(captured: u32) -> u64 {
     (u64::from(HEAD + SPARE) + u64::from(captured) + 7) & !7
 }
 
+/// The most bytes of a packet in a short record.
+pub const SHORT: u32 = 2047;
+
+/// The greatest offset in a block at which a record with so many bytes of a packet may begin. The
+/// record ends before the block's end: its end is an offset in the block too. A record with fewer
+/// bytes than [`SHORT`] begins where one with [`SHORT`] bytes may begin.
+pub const fn last_offset(block_len: u32, captured: u32) -> u32 {
+    block_len - ((HEAD + SPARE + captured + 7) & !7) - 8
+}
+
 /// The offset in entry 0 of the rows that readers write. A multiple of all page sizes, so that a
 /// process can map the rows before it to read them only.
 pub const fn readers_at(lanes: u32) -> u32 {

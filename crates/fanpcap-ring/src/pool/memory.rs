@@ -1,11 +1,13 @@
 //! A pool's memory. No value in it is trusted: each index and each offset is checked before it
 //! leads to an address.
 
-use super::layout::{BLOCKS_MAX, INDEX_BITS, READER_ENTRY, WORDS, WRITER_ENTRY, reader, writer};
+use super::layout::{
+    BLOCKS_MAX, INDEX_BITS, READER_ENTRY, SHORT, WORDS, WRITER_ENTRY, last_offset, reader, writer,
+};
 use super::words::Word;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The mapped words of a pool: the writer's, which may be mapped only to read, and the reader's.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl PoolWords {
         let lanes = entries
             .checked_sub(1)
             .filter(|&it| is_len && fit && it > 0)?;
-        let told = word(&writer, writer::LANES as usize).get();
+        let told = word(&writer, writer::LANES as usize).load(Ordering::Relaxed);
         if told != lanes as u64 {
             return None;
         }
@@ -52,7 +54,11 @@ impl PoolWords {
     /// The position of the lane's next record.
     #[inline]
     pub fn position(&self, lane: usize) -> u64 {
-        self.word(lane, writer::POSITION).get() & ALIGNED
+        let at = (lane + 1) * WRITER_ENTRY as usize + writer::POSITION as usize;
+        let position = word(&self.writer, at).load(Ordering::Relaxed);
+        // Memory that is mapped to be read only has no other loads than relaxed ones.
+        fence(Ordering::Acquire);
+        position & ALIGNED
     }
 
     /// Whether the lane has ever had a block.
@@ -92,12 +98,6 @@ impl PoolWords {
         let number = unsafe { self.writer.base().add(at) };
         // SAFETY: as above, and aligned. BPF programs too access the number as a whole.
         unsafe { AtomicU32::from_ptr(number.as_ptr().cast()) }.load(Ordering::Relaxed)
-    }
-
-    /// A word of the writer's, which may only be read.
-    fn word(&self, lane: usize, at: i16) -> &AtomicU64 {
-        let at = (lane + 1) * WRITER_ENTRY as usize + usize::from(at.unsigned_abs());
-        word(&self.writer, at)
     }
 
     fn own(&self, entry: usize, at: i16) -> &AtomicU64 {
@@ -154,6 +154,25 @@ impl PoolMemory {
         position >> self.words.shift
     }
 
+    /// Whether no record begins at this position, because the rest of its block is too short.
+    pub(super) fn is_end(&self, position: u64) -> bool {
+        let block_len = 1 << self.words.shift;
+        position & (self.block_len() - 1) > last_offset(block_len, SHORT).into()
+    }
+
+    /// The position up to which readers have taken the lane's records. Of several readers, one that
+    /// is behind stores its own position. But all records of blocks that were given back are taken.
+    pub(super) fn read(&self, lane: usize) -> u64 {
+        let read = self.words.read(lane).get() & ALIGNED;
+        let left = self.words.left(lane).get();
+        let position = self.words.position(lane);
+        if left > self.sequence(position) + 1 {
+            // Some process has stored nonsense.
+            return read;
+        }
+        read.max(self.begin(left).min(position))
+    }
+
     /// The position at which the block with this sequence begins.
     pub(super) fn begin(&self, sequence: u64) -> u64 {
         sequence << self.words.shift
@@ -188,5 +207,6 @@ fn word(mapping: &Mapping, at: usize) -> &AtomicU64 {
     // SAFETY: the callers add an offset within an entry to the begin of one of the entries.
     let word = unsafe { mapping.base().add(at) };
     // SAFETY: as above, and aligned. All processes and BPF programs access the word atomically.
+    // Words that are mapped to be read only are only loaded, and relaxed.
     unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
 }

@@ -3,7 +3,7 @@
 //! readers' steps are this crate's own ([`super::words`]). Each block has room for one record. So a
 //! lane's position is its last block's sequence.
 
-use super::words::{NEVER, Word, leave, wake_after};
+use super::words::{Lent, NEVER, Word, leave, wake_after};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -36,8 +36,8 @@ const RECORDS: usize = 3;
 
 struct Lane {
     position: AtomicU64,
-    /// The index of the block with each sequence.
-    table: [AtomicU64; RECORDS + 1],
+    /// The index of the block with each sequence, modulo the number of blocks.
+    table: [AtomicU64; BLOCKS],
     left: AtomicU64,
     wake_at: AtomicU64,
 }
@@ -99,7 +99,7 @@ impl Pool {
             return false;
         };
         let sequence = lane.position.load(Ordering::Relaxed) + 1;
-        lane.table[usize::try_from(sequence).unwrap()].store(block, Ordering::Relaxed);
+        lane.table[usize::try_from(sequence).unwrap() % BLOCKS].store(block, Ordering::Relaxed);
         let to = &self.blocks[usize::try_from(block).unwrap()];
         // SAFETY: loom checks that no other thread accesses the block.
         to.with_mut(|to| unsafe { *to = content });
@@ -117,12 +117,20 @@ impl Pool {
 
     fn index(&self, lane: usize, sequence: u64) -> usize {
         let at = usize::try_from(sequence).unwrap();
-        let index = self.lanes[lane].table[at].load(Ordering::Relaxed);
+        let index = self.lanes[lane].table[at % BLOCKS].load(Ordering::Relaxed);
         usize::try_from(index).unwrap()
     }
 
-    fn give(&self, lane: usize, sequence: u64) {
-        self.returned.add_bits(1 << self.index(lane, sequence));
+    /// Gives back the lane's blocks before `sequence`.
+    fn leave(&self, lane: usize, sequence: u64) {
+        let Lane { left, position, .. } = &self.lanes[lane];
+        let lent = Lent {
+            left,
+            newest: || position.get() + 1,
+            most: BLOCKS as u64 + 1,
+            index: |it| (it != 0).then(|| self.index(lane, it)),
+        };
+        leave(&lent, sequence, |index| self.returned.add_bits(1 << index));
     }
 
     /// Reads the records from `at` up to the lane's position, and gives their blocks back.
@@ -133,10 +141,7 @@ impl Pool {
             // SAFETY: loom checks that no other thread writes to the block.
             content.push(from.with(|from| unsafe { *from }));
             // The reader has gone on to the next block's begin.
-            let left = &self.lanes[lane].left;
-            leave(left, sequence + 1, BLOCKS as u64 + 1, |it| {
-                self.give(lane, it)
-            });
+            self.leave(lane, sequence + 1);
         }
         position
     }
@@ -195,15 +200,34 @@ fn a_block_is_returned_once_by_whichever_reader() {
         assert!(pool.arrive(0, 1) && pool.arrive(0, 2));
         let readers: [_; 2] = std::array::from_fn(|_| {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || {
-                let left = &pool.lanes[0].left;
-                leave(left, 2, BLOCKS as u64, |it| pool.give(0, it));
-            })
+            thread::spawn(move || pool.leave(0, 2))
         });
         // Takes the first block again, as soon as it is returned.
         let took = pool.arrive(0, 3);
         readers.into_iter().for_each(|it| it.join().unwrap());
         assert_eq!(pool.arrive(0, 3), !took, "the other two blocks are unread");
+    });
+}
+
+/// One of two readers may be behind by more blocks than the pool has.
+#[test]
+fn a_reader_that_is_far_behind_returns_no_block_that_is_in_use_again() {
+    model(|| {
+        let pool = Pool::new();
+        assert!(pool.arrive(0, 1) && pool.arrive(0, 2));
+        let behind = Arc::clone(&pool);
+        let behind = thread::spawn(move || behind.leave(0, 2));
+        let mut at = 0;
+        for _ in 0..2 {
+            at = pool.read(0, at, &mut Vec::new());
+            // A block that the other reader is about to return is not free yet.
+            let _ = pool.arrive(0, 3) && pool.arrive(0, 4);
+        }
+        behind.join().unwrap();
+        let unread = pool.lanes[0].position.get() - at;
+        let more = (0..3).take_while(|_| pool.arrive(0, 5)).count() as u64;
+        assert_eq!(unread + more, BLOCKS as u64);
+        assert_ne!(pool.index(0, 1), pool.index(0, 2), "both have one block");
     });
 }
 

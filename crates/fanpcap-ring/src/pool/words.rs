@@ -40,31 +40,55 @@ impl Word for AtomicU64 {
     }
 }
 
-/// Gives back the blocks of a lane with the sequences before `sequence`. `left` is the lane's word
-/// of that name, and `give` gives back the block with a sequence. Of several readers that call this
-/// function at the same time, as after fork(2), only one gives back each block. `most` is the
-/// number of blocks that a lane can have at once: if more seem to be left, the word is wrong, and
-/// no block is given back.
-pub(crate) fn leave<W: Word>(left: &W, sequence: u64, most: u64, mut give: impl FnMut(u64)) {
+/// The blocks of a lane, as [`leave`] gives them back.
+pub(crate) struct Lent<'a, W, N, I> {
+    /// The lane's word of the sequence up to which blocks were given back.
+    pub(crate) left: &'a W,
+    /// The greatest value that the word can have now: the sequence after that of the lane's
+    /// position.
+    pub(crate) newest: N,
+    /// The number of blocks that a lane can have at once.
+    pub(crate) most: u64,
+    /// The index of the block with a sequence, if there is such a block.
+    pub(crate) index: I,
+}
+
+/// Gives back the blocks of a lane with the sequences before `sequence`. `give` gives back the
+/// block with an index. Of several readers that call this function, as after fork(2), only one
+/// gives back each block, however far one of them is behind. If the word is wrong, because a process
+/// has written to it, no block is given back, and the word is put right.
+pub(crate) fn leave<W: Word, I: Copy>(
+    lane: &Lent<'_, W, impl Fn() -> u64, impl Fn(u64) -> Option<I>>,
+    sequence: u64,
+    mut give: impl FnMut(I),
+) {
     loop {
-        let next = left.get();
-        match sequence.wrapping_sub(next) {
-            0 => return,
-            missing if missing <= most => {
-                if left.replace(next, next.wrapping_add(1)) && next != 0 {
-                    give(next);
-                }
-            }
-            // Another reader is ahead, unless the word is wrong. A wrong word that stays would keep
-            // all blocks of the lane.
-            ahead if ahead.wrapping_neg() <= most => return,
-            _ => _ = left.replace(next, sequence),
+        let next = lane.left.get();
+        // Read after the word: a reader that is ahead has seen the position that the word is for.
+        if next > (lane.newest)().max(sequence) {
+            lane.left.replace(next, sequence);
+            continue;
+        }
+        if next >= sequence {
+            return;
+        }
+        if sequence - next > lane.most {
+            lane.left.replace(next, sequence);
+            continue;
+        }
+        // Read before the word changes: later, the lane's table may have another block here.
+        let index = (lane.index)(next);
+        if lane.left.replace(next, next + 1) {
+            index.into_iter().for_each(&mut give);
         }
     }
 }
 
 /// Value of a lane's wake-up word: nobody waits.
 pub const NEVER: u64 = u64::MAX;
+
+/// Value of a lane's wake-up word: only a packet without room wakes the reader.
+pub const ONLY_DROPS: u64 = NEVER - 1;
 
 /// Makes the writer wake the reader when the lane's position is at least `after` further than now.
 /// `wake_at` is the lane's wake-up word. Returns false if the position is that far already. In this
@@ -83,9 +107,17 @@ pub fn wake_after(wake_at: &impl Word, position: impl Fn() -> u64, after: u64) -
 mod tests {
     use super::*;
 
+    const NEWEST: u64 = 1000;
+
     fn given(left: &AtomicU64, sequence: u64) -> Vec<u64> {
         let mut all = Vec::new();
-        leave(left, sequence, 4, |it| all.push(it));
+        let lane = Lent {
+            left,
+            newest: || NEWEST,
+            most: 4,
+            index: |it| (it != 0).then_some(it),
+        };
+        leave(&lane, sequence, |it| all.push(it));
         all
     }
 
@@ -100,8 +132,33 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_is_far_behind_moves_nothing_back() {
+        let left = AtomicU64::new(NEWEST);
+        for behind in [1, 5, 900, NEWEST] {
+            assert_eq!(given(&left, NEWEST - behind), [], "{behind}");
+            assert_eq!(left.get(), NEWEST, "{behind}");
+        }
+    }
+
+    /// After the word has changed, another reader may give back the blocks after it, and the BPF
+    /// program may replace the table's entry.
+    #[test]
+    fn a_block_is_found_before_the_word_changes() {
+        let left = AtomicU64::new(7);
+        let mut all = Vec::new();
+        let lane = Lent {
+            left: &left,
+            newest: || NEWEST,
+            most: 4,
+            index: |it| Some((it, left.get())),
+        };
+        leave(&lane, 9, |it| all.push(it));
+        assert_eq!(all, [(7, 7), (8, 8)]);
+    }
+
+    #[test]
     fn a_wrong_word_is_put_right() {
-        for wrong in [100, u64::MAX, 1 << 40] {
+        for wrong in [3, NEWEST + 1, u64::MAX, 1 << 40] {
             let left = AtomicU64::new(wrong);
             assert_eq!(given(&left, 10), [], "{wrong}");
             assert_eq!(given(&left, 12), [10, 11], "{wrong}");

@@ -6,13 +6,14 @@ pub mod hostile;
 
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_ring::pool::layout::{
-    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SPARE, WORDS, WRITER_ENTRY, reader, readers_at,
-    words, writer,
+    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SHORT, SPARE, WORDS, WRITER_ENTRY, last_offset,
+    reader, readers_at, words, writer,
 };
 use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Bytes of a block, if a test sets no other length.
 pub const BLOCK_LEN: usize = 4096;
 
 /// The time of day less the monotonic clock, for these tests.
@@ -65,6 +66,7 @@ pub struct Writer {
     blocks: NonNull<u8>,
     writer: NonNull<u8>,
     reader: NonNull<u8>,
+    block_len: usize,
     count: usize,
     lanes: usize,
 }
@@ -72,44 +74,59 @@ pub struct Writer {
 // SAFETY: the memory belongs to the process, not to a thread, and its words are atomic.
 unsafe impl Send for Writer {}
 
-fn mappings(count: usize, lanes: usize) -> [Mapping; 3] {
+fn mappings(block_len: usize, count: usize, lanes: usize) -> [Mapping; 3] {
     let lens = [
-        count * BLOCK_LEN,
+        count * block_len,
         (1 + lanes) * WRITER_ENTRY as usize,
         (1 + lanes) * READER_ENTRY as usize,
     ];
     lens.map(|len| Mapping::anonymous(len).expect("memory"))
 }
 
-fn memory([blocks, writer, reader]: [Mapping; 3]) -> PoolMemory {
-    let words = PoolWords::new(writer, reader, BLOCK_LEN).expect("lanes");
+fn memory([blocks, writer, reader]: [Mapping; 3], block_len: usize) -> PoolMemory {
+    let words = PoolWords::new(writer, reader, block_len).expect("lanes");
     PoolMemory::new(words, blocks).expect("blocks")
 }
 
 /// A new pool: the BPF programs' side and the reader's.
 pub fn new_pool(count: usize, lanes: usize) -> (Writer, Pool) {
-    let (writer, memory) = new_memory(count, lanes);
+    let (writer, memory) = new_memory(BLOCK_LEN, count, lanes);
     (writer, Pool::new(memory, &DEVICE, CLOCKS))
 }
 
+/// A new pool of two readers, as after fork(2): the BPF programs' side, the readers, and the words.
+pub fn new_pool_of_two(count: usize, lanes: usize) -> (Writer, [Pool; 2], PoolWords) {
+    let maps = mappings(BLOCK_LEN, count, lanes);
+    let again = || [0, 1, 2].map(|index: usize| maps[index].again().expect("memory"));
+    let (others, [_, writer, reader]) = (again(), again());
+    let (made, first) = made(maps, BLOCK_LEN, lanes);
+    let pools = [first, memory(others, BLOCK_LEN)].map(|it| Pool::new(it, &DEVICE, CLOCKS));
+    let words = PoolWords::new(writer, reader, BLOCK_LEN).expect("lanes");
+    (made, pools, words)
+}
+
 /// A new pool: the BPF programs' side and the memory.
-pub fn new_memory(count: usize, lanes: usize) -> (Writer, PoolMemory) {
-    let maps = mappings(count, lanes);
-    let made = Writer::of(&maps, count, lanes);
-    let (short, all) = (BLOCK_LEN as u32, lanes as u32);
-    let words = words(count as u32, short, all);
+pub fn new_memory(block_len: usize, count: usize, lanes: usize) -> (Writer, PoolMemory) {
+    made(mappings(block_len, count, lanes), block_len, lanes)
+}
+
+fn made(maps: [Mapping; 3], block_len: usize, lanes: usize) -> (Writer, PoolMemory) {
+    let made = Writer::of(&maps, block_len, lanes);
+    let all = lanes as u32;
+    let words = words(made.count as u32, block_len as u32, all);
     made.fill(made.writer, &words[..(1 + lanes) * WRITER_ENTRY as usize]);
     made.fill(made.reader, &words[readers_at(all) as usize..]);
-    (made, memory(maps))
+    (made, memory(maps, block_len))
 }
 
 impl Writer {
-    fn of([blocks, writer, reader]: &[Mapping; 3], count: usize, lanes: usize) -> Self {
+    fn of([blocks, writer, reader]: &[Mapping; 3], block_len: usize, lanes: usize) -> Self {
         Self {
             blocks: blocks.base(),
             writer: writer.base(),
             reader: reader.base(),
-            count,
+            block_len,
+            count: blocks.len() / block_len,
             lanes,
         }
     }
@@ -203,12 +220,19 @@ impl Writer {
         None
     }
 
-    /// Writes a record into a lane. Returns false if no block is free.
+    /// Whether the lane's block has no room for another record.
+    pub fn is_full(&self, lane: usize) -> bool {
+        let offset = self.position(lane).load(Ordering::Acquire) % self.block_len as u64;
+        offset > last_offset(self.block_len as u32, SHORT).into()
+    }
+
+    /// Writes a short record into a lane. Returns false if no block is free.
     pub fn arrive(&self, lane: usize, packet: &Written) -> bool {
-        let (len, block_len) = (room_of(packet), BLOCK_LEN as u64);
+        let (len, block_len) = (room_of(packet), self.block_len as u64);
+        assert!(packet.data.len() <= SHORT as usize, "no short record");
         let position = self.position(lane);
         let at = position.load(Ordering::Relaxed);
-        if at % block_len + len > block_len - 8 {
+        if self.is_full(lane) {
             let Some(index) = self.take_block() else {
                 return false;
             };
@@ -222,7 +246,7 @@ impl Writer {
         let number = self.table(lane, at / block_len).load(Ordering::Relaxed);
         let index = (number & (BLOCKS_MAX - 1)) as usize;
         self.put(
-            index * BLOCK_LEN + (at % block_len) as usize,
+            index * self.block_len + (at % block_len) as usize,
             &bytes_of(packet),
         );
         position.fetch_add(len, Ordering::SeqCst);
@@ -231,16 +255,16 @@ impl Writer {
 
     /// The offset in the blocks of the record at a lane's position.
     pub fn offset(&self, lane: usize, position: u64) -> usize {
-        let sequence = position / BLOCK_LEN as u64;
+        let sequence = position / self.block_len as u64;
         let number = self.table(lane, sequence).load(Ordering::Relaxed);
         let index = (number & (BLOCKS_MAX - 1)) as usize;
-        index * BLOCK_LEN + (position % BLOCK_LEN as u64) as usize
+        index * self.block_len + (position % self.block_len as u64) as usize
     }
 
     /// Writes bytes into the blocks.
     pub fn put(&self, at: usize, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
-            let at = at.wrapping_add(index) % (self.count * BLOCK_LEN);
+            let at = at.wrapping_add(index) % (self.count * self.block_len);
             // SAFETY: the byte is in the blocks.
             let target = unsafe { self.blocks.add(at) };
             // SAFETY: as above.
@@ -255,15 +279,15 @@ impl Writer {
 
     /// A copy of the memory, and the BPF programs' side of the copy.
     pub fn twin(&self) -> (Self, PoolMemory) {
-        let copies = mappings(self.count, self.lanes);
+        let copies = mappings(self.block_len, self.count, self.lanes);
         let from = [self.blocks, self.writer, self.reader];
         for (from, to) in from.into_iter().zip(&copies) {
             // SAFETY: both mappings have the same length, and no other code writes to them
             // meanwhile.
             unsafe { to.base().copy_from_nonoverlapping(from, to.len()) };
         }
-        let twin = Self::of(&copies, self.count, self.lanes);
-        (twin, memory(copies))
+        let twin = Self::of(&copies, self.block_len, self.lanes);
+        (twin, memory(copies, self.block_len))
     }
 }
 
