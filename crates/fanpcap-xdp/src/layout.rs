@@ -112,8 +112,8 @@ pub(crate) const SENT_LONGEST: i32 = 262_143;
 
 /// The offsets in a row. The member writes the first cache line, the BPF program the second.
 pub(crate) mod row {
-    /// 64 bits: the lane's position at which the reader is woken; [`fanpcap_ring::pool::NEVER`] if
-    /// the reader does not wait.
+    /// 64 bits: the lane's position at which the reader is woken. A packet without room wakes the
+    /// reader too. [`fanpcap_ring::pool::NEVER`] if the reader does not wait.
     pub(crate) const WAKE_AT: i16 = 0;
     /// 32 bits: how many bytes of a packet to keep; 0 if the slot gets no packets.
     pub(crate) const SNAPLEN: i16 = 8;

@@ -1,7 +1,7 @@
 //! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
 use super::copy::{copy, copy_by_helper};
-use super::pool::{self, KEY, Room, SHORT, SLOT};
+use super::pool::{self, KEY, PLACE, Room, SHORT, SLOT};
 use super::sent;
 use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
 use crate::layout::record::COPY_BIT;
@@ -26,11 +26,10 @@ struct Ends {
     dropped: Label,
 }
 
-/// Offsets on the stack: the row's key, the frame's length, the stamp, the number of the filter
-/// that has run, and the record's flags. [`pool`] has two further places. No number of 32 bits that
+/// Offsets on the stack: the frame's length, the stamp, the number of the filter that has run, and
+/// the record's flags. [`pool`] has three further places. No number of 32 bits that
 /// shares 8 bytes with another, or is stored twice, begins at a multiple of 8: such a number counts
 /// as a spilled register, and without `CAP_PERFMON` Linux 6.1 refuses the other store.
-const PLACE: i16 = -4;
 const LEN: i16 = -8;
 const STAMP: i16 = -16;
 const RAN: i16 = -20;
@@ -185,8 +184,8 @@ impl Delivering {
         asm.unless(R0.is(0), |asm| {
             asm.set(R1, 1);
             asm.atomic_add(R0, row::DROPPED, R1);
+            pool::wake_for_drop(asm, row::WAKE_AT, STAMP);
         });
-        pool::ring(asm, STAMP);
         self.leave(asm);
         asm.bind(ends.unwanted);
         asm.set(R1, 1);
@@ -205,16 +204,17 @@ impl Delivering {
     }
 }
 
-/// Publishes the record, counts it, and wakes the reader if the reader waits for it. A CPU's
-/// counter has one writer, so the addition need not be atomic.
+/// Counts the record, publishes it, and wakes the reader if the reader waits for it. In this order,
+/// no reader takes a record that is not counted. A CPU's counter has one writer, so the addition
+/// need not be atomic.
 fn publish(asm: &mut Assembler) {
     let done = asm.label();
-    pool::publish(asm);
     look_up(asm, ROWS, PLACE);
     asm.jump_if(R0.is(0), done);
     asm.load(Width::Double, R1, R0, row::PRODUCED);
     asm.alu(Op::Add, R1, 1);
     asm.store(Width::Double, R0, row::PRODUCED, R1);
+    pool::publish(asm);
     pool::wake(asm, row::WAKE_AT, STAMP);
     asm.bind(done);
 }

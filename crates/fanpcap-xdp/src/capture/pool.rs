@@ -16,20 +16,22 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_ring::pool::NEVER;
 use fanpcap_ring::pool::layout::{
-    BLOCKS_MAX, HEAD, INDEX_BITS, SPARE, WORDS, WRITER_ENTRY, reader, readers_at, writer,
+    self, BLOCKS_MAX, HEAD, INDEX_BITS, SPARE, WORDS, WRITER_ENTRY, reader, readers_at, writer,
 };
 
 /// The most bytes of a packet in a short record.
-pub(super) const SHORT: i32 = 2047;
+pub(super) const SHORT: i32 = layout::SHORT as i32;
 
 /// How many bounds there are for sent packets; received packets have one less.
 const BOUNDS: usize = 3;
 
 /// A BPF program tries so often to take a block of a word. Each failure means that another CPU has
-/// taken a block of the word in the same moment.
-const TRIES: usize = 3;
+/// taken the same block in the same moment. After a failure, each CPU tries another block.
+const TRIES: usize = 4;
 
-/// Offsets on the stack, which [`super::deliver`] lays out: the slot, and a place for other keys.
+/// Offsets on the stack, which [`super::deliver`] lays out: the key of the row of the slot and lane,
+/// the slot, and a place for other keys.
+pub(super) const PLACE: i16 = -4;
 pub(super) const SLOT: i16 = -28;
 pub(super) const KEY: i16 = -36;
 
@@ -89,11 +91,9 @@ impl Room {
         self.bounds().last().unwrap_or(SHORT)
     }
 
-    /// The greatest offset at which a record with so many bytes of a packet may begin. The record
-    /// ends before the block's end: its end is an offset in the block too.
+    /// The greatest offset at which a record with so many bytes of a packet may begin.
     fn last_offset(&self, captured: i32) -> i32 {
-        let record = ((HEAD + SPARE) as i32 + captured + 7) & !7;
-        self.shape.block_len() as i32 - record - 8
+        layout::last_offset(self.shape.block_len(), captured.unsigned_abs()) as i32
     }
 
     /// Makes the lane's block have room for a record with r8 bytes of a packet. Takes another block
@@ -149,7 +149,10 @@ impl Room {
         for (at, first) in (0..).step_by(8).zip((0..).step_by(64)).take(WORDS) {
             let [next, mine] = asm.labels();
             take_back(asm, at);
-            for _ in 0..TRIES {
+            asm.load(Width::Double, R1, R0, writer::FREE + at);
+            take_lowest(asm, at, mine, next);
+            for _ in 1..TRIES {
+                prefer_own(asm);
                 take_lowest(asm, at, mine, next);
             }
             asm.jump(next);
@@ -205,19 +208,30 @@ fn take_back(asm: &mut Assembler, at: i16) {
     });
 }
 
-/// Tries to take the lowest free block of the word at offset `at`. Jumps to `mine` with the block's
-/// bit in r2, or to `next` if the word has no free block. Falls through if another CPU has taken
-/// the block.
+/// Tries to take the lowest of the blocks in r1, which were free in the word at offset `at`. Jumps
+/// to `mine` with the block's bit in r2, or to `next` if there is no block in r1. Falls through if
+/// another CPU has taken the block, with the word's free blocks in r1.
 fn take_lowest(asm: &mut Assembler, at: i16, mine: Label, next: Label) {
-    asm.load(Width::Double, R1, R0, writer::FREE + at);
     asm.jump_if(R1.is(0), next);
     asm.set(R2, R1);
     asm.alu(Op::Negate, R2, 0);
     asm.alu(Op::And, R2, R1);
     asm.set(R3, R2 ^ -1);
     asm.fetch_and(R0, writer::FREE + at, R3);
+    asm.set(R1, R3);
     asm.alu(Op::And, R3, R2);
     asm.jump_if(R3.is_not(0), mine);
+}
+
+/// Leaves only those of the blocks in r1 whose number is at least that of the lane, if there are
+/// any. So CPUs that have tried to take the same block next try different blocks.
+fn prefer_own(asm: &mut Assembler) {
+    asm.load(Width::Word, R4, R10, PLACE);
+    asm.alu(Op::And, R4, 63);
+    asm.set(R3, -1);
+    asm.alu(Op::Left, R3, R4);
+    asm.alu(Op::And, R3, R1);
+    asm.unless(R3.is(0), |asm| asm.set(R1, R3));
 }
 
 /// Replaces r2, which has one bit, by the number of this bit. A comparison for each power of two
@@ -254,26 +268,33 @@ pub(super) fn publish(asm: &mut Assembler) {
 }
 
 /// Wakes the reader if it waits for the position in r8. `wake_at` is the offset of its word from
-/// r0. The word is taken out, so the reader is woken once.
+/// r0. `stamp` is the offset of 8 bytes on the stack, whose value does not matter.
 pub(super) fn wake(asm: &mut Assembler, wake_at: i16, stamp: i16) {
     let done = asm.label();
-    const _: () = assert!(NEVER == u64::MAX);
     asm.load(Width::Double, R1, R0, wake_at);
     asm.jump_if(R8.below(R1), done);
-    asm.set(R1, -1);
-    asm.exchange(R0, wake_at, R1);
-    asm.jump_if(R1.is(-1), done);
-    ring(asm, stamp);
+    ring(asm, wake_at, stamp, done);
     asm.bind(done);
 }
 
-/// Rings the member's bell: the reader's descriptor becomes readable. Does nothing while the bell
-/// is full: then the reader was woken, and has not looked yet. `stamp` is the offset of 8 bytes on
-/// the stack, whose value does not matter.
-pub(super) fn ring(asm: &mut Assembler, stamp: i16) {
+/// Wakes the reader if it waits, because a packet has no room. All CPUs share the bell, so a packet
+/// does not ring it while the reader does not wait. `wake_at` and `stamp` are those of [`wake`].
+pub(super) fn wake_for_drop(asm: &mut Assembler, wake_at: i16, stamp: i16) {
+    const _: () = assert!(NEVER == u64::MAX);
     let done = asm.label();
+    asm.load(Width::Double, R1, R0, wake_at);
+    asm.jump_if(R1.is(-1), done);
+    ring(asm, wake_at, stamp, done);
+    asm.bind(done);
+}
+
+/// Rings the member's bell: the reader's descriptor becomes readable. Takes the word at `wake_at`
+/// out, so the reader is woken once.
+fn ring(asm: &mut Assembler, wake_at: i16, stamp: i16, done: Label) {
+    asm.set(R1, -1);
+    asm.exchange(R0, wake_at, R1);
+    asm.jump_if(R1.is(-1), done);
     asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));
     asm.jump_if(R0.is(0), done);
     asm.call(RINGBUF_OUTPUT, (R0, stack(stamp), 8, RB_FORCE_WAKEUP));
-    asm.bind(done);
 }
