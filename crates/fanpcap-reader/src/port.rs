@@ -27,6 +27,13 @@ pub trait Port: Send + Sync {
         true
     }
 
+    /// Asks the engine to make the descriptor readable only when a packet has no room. The reader
+    /// makes this call before it rests while the ring fills. Returns false if the engine can't:
+    /// then the reader does not wait on the descriptor during the rest.
+    fn rest(&self) -> bool {
+        false
+    }
+
     /// The index of the loopback interface, on which the kernel delivers each packet twice:
     /// outgoing and incoming.
     fn loopback(&self) -> Option<u32>;

@@ -21,7 +21,9 @@ impl Control {
         // application.
         let was_woken = self.has_group_tasks() && self.was_woken(call);
         let is_called = match wait {
-            Wait::Rest(rest) => return self.rest(rest),
+            Wait::Rest(rest) => {
+                return self.rest(rest).inspect_err(|_| self.announce_now());
+            }
             Wait::Packets(longest) => {
                 let (is_own, is_called) = self.wait_for_packets(longest, was_woken)?;
                 if !is_own {
@@ -123,11 +125,15 @@ impl Control {
         Ok(self.is_called(is_called))
     }
 
+    /// Rests, unless a packet has no room. The next wait for packets finds what else has happened
+    /// to the device.
     fn rest(&self, rest: Duration) -> Result<bool, End> {
-        let tasks = self.devices[0].timer().and_then(TaskTimer::waits_on);
+        let device = &self.devices[0];
+        let tasks = device.timer().and_then(TaskTimer::waits_on);
         let limit = self.due().map_or(rest, |due| due.min(rest));
+        let drops = device.port().rest().then(|| device.waits_on());
         let woken = self.woken(wait::wait_for_two(
-            None,
+            drops,
             tasks,
             Some(&self.wake),
             Some(limit),

@@ -93,6 +93,13 @@ impl PoolPort {
         })
     }
 
+    /// The rows of the slot, with their lanes. Leaves out the lanes that were never used, whose first
+    /// record wakes the reader anyway, unless a packet without room has done so already.
+    fn rows_to_arm(&self) -> impl Iterator<Item = (Row<'_>, usize)> {
+        let rows = self.rows.of(self.slot).zip(0..);
+        rows.filter(|(row, lane)| self.words.is_used(*lane) || !row.wakes_next())
+    }
+
     fn as_socket(&self) -> Socket {
         Socket::new(self.socket)
     }
@@ -114,17 +121,21 @@ impl Port for PoolPort {
         }
         // Before the lanes are armed: a bell that rings later stays rung.
         self.bell.clear();
-        let mut rows = self.rows.of(self.slot).zip(0..);
-        // A lane that was never used is still armed for its first record.
-        let arms = |row: &Row<'_>, lane| {
-            !self.words.is_used(lane) || row.wake_after(|| self.words.position(lane), after)
+        let arms = |(row, lane): (Row<'_>, usize)| {
+            row.wake_after(|| self.words.position(lane), after)
         };
-        if !rows.all(|(row, lane)| arms(&row, lane)) {
+        if !self.rows_to_arm().all(arms) {
             return false;
         }
         // No record wakes the reader that came before this call. So this function returns false if
         // there are unread records: the reader must then read them and not wait.
         after > 1 || !self.words.has_unread()
+    }
+
+    fn rest(&self) -> bool {
+        self.bell.clear();
+        self.rows_to_arm().for_each(|(row, _)| row.wake_for_drops());
+        true
     }
 
     fn loopback(&self) -> Option<u32> {

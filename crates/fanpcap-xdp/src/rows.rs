@@ -177,6 +177,20 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Whether the lane's next record or drop wakes the reader, as [`Row::wake_next`] says.
+    pub(crate) fn wakes_next(&self) -> bool {
+        self.read(row::WAKE_AT) == 0
+    }
+
+    /// Makes only a packet without room wake the reader.
+    pub(crate) fn wake_for_drops(&self) {
+        // Most rests follow one another: then the CPU's cache line need not change.
+        let changes = self.read(row::WAKE_AT) != pool::ONLY_DROPS;
+        if let Some(word) = self.word(row::WAKE_AT).filter(|_| changes) {
+            word.store(pool::ONLY_DROPS, Ordering::Release);
+        }
+    }
+
     /// Makes the record wake the reader with which the lane's position is at least `after` bytes
     /// further. Returns false if the position is that far already: see [`pool::wake_after`].
     pub(crate) fn wake_after(&self, position: impl Fn() -> u64, after: u64) -> bool {

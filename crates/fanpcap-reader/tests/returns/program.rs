@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(crate) struct FakeProgram {
     /// Packets that come while the reader requests a wake-up, one packet at each request.
     pub(crate) late: Mutex<VecDeque<Written>>,
     pub(crate) armed: Mutex<Vec<u64>>,
+    /// Whether a packet has no room as soon as the reader rests.
+    pub(crate) drops: AtomicBool,
 }
 
 struct Lane {
@@ -69,6 +71,7 @@ impl FakeProgram {
             lane: Mutex::new(lane),
             late: Mutex::default(),
             armed: Mutex::default(),
+            drops: AtomicBool::default(),
         });
         let input = Input {
             ring: Ring::Pool(pool(memory)),
@@ -123,6 +126,15 @@ impl Port for FakeProgram {
         let mut lane = self.lane.lock().unwrap();
         lane.wake_at = lane.position() + after;
         after > 1 || lane.position() == lane.read()
+    }
+
+    fn rest(&self) -> bool {
+        while (&self.here).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        self.lane.lock().unwrap().wake_at = u64::MAX;
+        if self.drops.load(Ordering::Acquire) {
+            (&self.there).write_all(&[0]).unwrap();
+        }
+        true
     }
 
     fn loopback(&self) -> Option<u32> {

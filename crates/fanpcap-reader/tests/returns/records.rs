@@ -13,6 +13,7 @@ use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{Direction, PublishedPosition, Reader, Takeover};
 use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -139,6 +140,27 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     assert_eq!(times(&reader, -1).0, COUNT(1));
     assert!(begun.elapsed() >= Duration::from_micros(840));
     assert!(device.armed.lock().unwrap().is_empty());
+}
+
+/// At a rest of 20 ms, a burst can fill a pool before the rest ends.
+#[test]
+fn a_packet_without_room_ends_a_rest() {
+    let (device, input) = FakeProgram::new(None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let mut times_of = |stamps: [u64; 2], drops| {
+        device.drops.store(drops, Ordering::Release);
+        device.arrive(&records(stamps));
+        let begun = Instant::now();
+        assert_eq!(times(&reader, -1).0, COUNT(2));
+        begun.elapsed()
+    };
+    let rest = Duration::from_millis(20);
+    // One packet in a millisecond: the reader rests as long as it may.
+    times_of([1, 1000], false);
+    times_of([2000, 3000], false);
+    assert!(times_of([4000, 5000], false) >= rest);
+    let quickest = (6..12).step_by(2).map(|it| times_of([it * 1000, it * 1000 + 1000], true));
+    assert!(quickest.min().unwrap() < rest);
 }
 
 /// The descriptor becomes readable after a time, even if no packet has come. The read after that
