@@ -147,7 +147,7 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
 fn a_packet_without_room_ends_a_rest() {
     let (device, input) = FakeProgram::new(None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    let mut times_of = |stamps: [u64; 2], drops| {
+    let times_of = |stamps: [u64; 2], drops| {
         device.drops.store(drops, Ordering::Release);
         device.arrive(&records(stamps));
         let begun = Instant::now();

@@ -157,7 +157,7 @@ impl PoolMemory {
     /// Whether no record begins at this position, because the rest of its block is too short.
     pub(super) fn is_end(&self, position: u64) -> bool {
         let block_len = 1 << self.words.shift;
-        position & (self.block_len() - 1) > last_offset(block_len, SHORT).into()
+        position & (self.block_len() - 1) > u64::from(last_offset(block_len, SHORT))
     }
 
     /// The position up to which readers have taken the lane's records. Of several readers, one that

@@ -57,7 +57,7 @@ pub(crate) struct Lent<'a, W, N, I> {
 /// block with an index. Of several readers that call this function, as after fork(2), only one
 /// gives back each block, however far one of them is behind. If the word is wrong, because a process
 /// has written to it, no block is given back, and the word is put right.
-pub(crate) fn leave<W: Word, I: Copy>(
+pub(crate) fn leave<W: Word, I>(
     lane: &Lent<'_, W, impl Fn() -> u64, impl Fn(u64) -> Option<I>>,
     sequence: u64,
     mut give: impl FnMut(I),

@@ -223,7 +223,7 @@ impl Writer {
     /// Whether the lane's block has no room for another record.
     pub fn is_full(&self, lane: usize) -> bool {
         let offset = self.position(lane).load(Ordering::Acquire) % self.block_len as u64;
-        offset > last_offset(self.block_len as u32, SHORT).into()
+        offset > u64::from(last_offset(self.block_len as u32, SHORT))
     }
 
     /// Writes a short record into a lane. Returns false if no block is free.

@@ -84,6 +84,39 @@ fn the_descriptor_is_readable_when_so_many_bytes_have_come() {
 
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
+fn a_packet_without_room_wakes_a_reader_that_rests_and_no_other() {
+    on_pair(|_| {
+        let cpus = cpu::cpus().unwrap();
+        let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+        cpu::pin(first).unwrap();
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let (maps, mut pool) = group.pool(96);
+        let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
+        let frame = frame(60);
+        group.run(&frame, 1);
+        assert!(port.rest());
+        assert!(!is_readable(&port), "what came before the rest ended it");
+        group.run(&frame, 100);
+        assert!(!is_readable(&port), "a record ended the rest");
+        group.run(&frame, 100_000);
+        assert!(group.program.slot_counts(0).dropped > 0);
+        assert!(is_readable(&port), "packets were dropped during the rest");
+        port.bell.clear();
+        group.run(&frame, 10);
+        assert!(!is_readable(&port), "the reader is awake");
+        // The other CPU's first packet has no room. It rings, so its first record does not.
+        cpu::pin(last).unwrap();
+        group.run(&frame, 1);
+        while next(&mut pool).is_some() {}
+        pool.release();
+        assert!(port.arm(1) && !is_readable(&port));
+        group.run(&frame, 1);
+        assert!(is_readable(&port), "the lane was not armed");
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
 fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
     on_pair(|_| {
         let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
