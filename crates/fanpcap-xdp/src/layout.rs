@@ -26,9 +26,9 @@ const BLOCK_LEN_MAX: u32 = 1 << 20;
 /// Bytes of a pool, if the application has set no size.
 pub(crate) const POOL_LEN: u32 = 64 << 20;
 
-/// So many blocks for each CPU that is online fit into [`POOL_LEN`]: a CPU that no longer receives
-/// packets keeps a block.
-const BLOCKS_A_CPU: u32 = 4;
+/// So many blocks for each CPU that is online fit into [`POOL_LEN`], or 256 in all: a CPU that no
+/// longer receives packets may keep a block.
+const BLOCKS_A_CPU: u32 = 8;
 
 impl PoolShape {
     /// Returns the shape for a machine with `possible` CPUs, of which `online` are online. `None`
@@ -221,16 +221,31 @@ pub(crate) fn programs() -> MapSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_ring::pool::layout::{SHORT, last_offset};
+
+    /// All other CPUs keep a block with a record or two.
+    #[test]
+    fn one_cpu_has_room_for_100_ms_of_a_million_packets_a_second() {
+        let record = 24 + 512 + 8;
+        for online in 1..=40 {
+            let block_len = PoolShape::for_cpus(online, online).unwrap().block_len();
+            // The words take one block.
+            let blocks = POOL_LEN / block_len - 1 - (online - 1);
+            let records = blocks * (last_offset(block_len, SHORT) / record + 1);
+            assert!(records >= 100_000, "{online} CPUs: {records}");
+        }
+    }
 
     #[test]
     fn the_shape_is_found_again_by_the_rows_and_the_block() {
         for (possible, online, lanes, block_len) in [
             (1, 1, 1, 1 << 20),
             (2, 2, 2, 1 << 20),
-            (12, 12, 16, 1 << 20),
-            (16, 16, 16, 1 << 20),
+            (8, 8, 8, 1 << 20),
+            (9, 9, 16, 512 << 10),
+            (16, 16, 16, 512 << 10),
             (240, 4, 256, 1 << 20),
-            (17, 17, 32, 512 << 10),
+            (17, 17, 32, 256 << 10),
             (64, 64, 64, 256 << 10),
             (128, 128, 128, 256 << 10),
             (129, 128, 256, 512 << 10),

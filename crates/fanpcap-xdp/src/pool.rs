@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(mib(128, None), 64);
         assert_eq!(mib(1, Some(1)), 4);
         assert_eq!(mib(2, Some(4 << 20)), 4);
-        assert_eq!(mib(16, Some(1)), 32, "two entries for each CPU");
+        assert_eq!(mib(16, Some(1)), 16, "two entries for each CPU");
         assert_eq!(mib(2, Some(100_000_000)), 128);
         assert_eq!(mib(2, Some(u32::MAX)), 256);
         let most = mib(128, Some(u32::MAX));
