@@ -93,8 +93,8 @@ impl PoolPort {
         })
     }
 
-    /// The rows of the slot, with their lanes. Leaves out the lanes that were never used, whose first
-    /// record wakes the reader anyway, unless a packet without room has done so already.
+    /// The rows of the slot, with their lanes. Leaves out the lanes that were never used, whose
+    /// first record wakes the reader anyway, unless a packet without room has done so already.
     fn rows_to_arm(&self) -> impl Iterator<Item = (Row<'_>, usize)> {
         let rows = self.rows.of(self.slot).zip(0..);
         rows.filter(|(row, lane)| self.words.is_used(*lane) || !row.wakes_next())

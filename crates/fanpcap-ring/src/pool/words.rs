@@ -55,8 +55,8 @@ pub(crate) struct Lent<'a, W, N, I> {
 
 /// Gives back the blocks of a lane with the sequences before `sequence`. `give` gives back the
 /// block with an index. Of several readers that call this function, as after fork(2), only one
-/// gives back each block, however far one of them is behind. If the word is wrong, because a process
-/// has written to it, no block is given back, and the word is put right.
+/// gives back each block, however far one of them is behind. If the word is wrong, because some
+/// process has written to it, no block is given back, and the word is put right.
 pub(crate) fn leave<W: Word, I>(
     lane: &Lent<'_, W, impl Fn() -> u64, impl Fn(u64) -> Option<I>>,
     sequence: u64,
