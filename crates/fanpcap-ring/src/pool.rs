@@ -77,7 +77,8 @@ pub struct Drained {
     pub last_ns: u64,
     /// The number of records.
     pub records: u64,
-    /// Bytes that the records take in the pool. The unused ends of blocks count too.
+    /// Bytes that the records take in the pool. The unused ends of blocks count too, unless the
+    /// blocks were given back before the snapshot.
     pub bytes: u64,
 }
 

@@ -121,9 +121,8 @@ impl Port for PoolPort {
         }
         // Before the lanes are armed: a bell that rings later stays rung.
         self.bell.clear();
-        let arms = |(row, lane): (Row<'_>, usize)| {
-            row.wake_after(|| self.words.position(lane), after)
-        };
+        let arms =
+            |(row, lane): (Row<'_>, usize)| row.wake_after(|| self.words.position(lane), after);
         if !self.rows_to_arm().all(arms) {
             return false;
         }

@@ -159,7 +159,9 @@ fn a_packet_without_room_ends_a_rest() {
     times_of([1, 1000], false);
     times_of([2000, 3000], false);
     assert!(times_of([4000, 5000], false) >= rest);
-    let quickest = (6..12).step_by(2).map(|it| times_of([it * 1000, it * 1000 + 1000], true));
+    let quickest = (6..12)
+        .step_by(2)
+        .map(|it| times_of([it * 1000, it * 1000 + 1000], true));
     assert!(quickest.min().unwrap() < rest);
 }
 

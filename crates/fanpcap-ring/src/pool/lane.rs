@@ -1,7 +1,7 @@
 //! A lane of a pool: the blocks that one CPU has filled, read one after the other.
 
 use super::layout::{HEAD, record_len};
-use super::memory::{ALIGNED, PoolMemory};
+use super::memory::PoolMemory;
 use super::words::{Lent, Word, leave};
 use crate::frame::Corrupt;
 use crate::prefetch::prefetch;

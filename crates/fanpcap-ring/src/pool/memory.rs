@@ -199,7 +199,7 @@ impl PoolMemory {
 }
 
 /// Records begin at multiples of 8 bytes.
-pub(super) const ALIGNED: u64 = !7;
+const ALIGNED: u64 = !7;
 
 #[inline(always)]
 fn word(mapping: &Mapping, at: usize) -> &AtomicU64 {

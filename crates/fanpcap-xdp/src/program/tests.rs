@@ -356,7 +356,11 @@ fn a_full_pool_goes_on_when_it_was_read() {
         }
         let after = group.program.slot_counts(0);
         let records = after.produced - before.produced;
-        assert_eq!(records, blocks * in_block, "all blocks of the round before came back");
+        assert_eq!(
+            records,
+            blocks * in_block,
+            "all blocks of the round before came back"
+        );
         assert!(pool.is_filling());
         let read = std::iter::from_fn(|| next(&mut pool)).count();
         pool.release();
