@@ -19,3 +19,4 @@ mod borrowed;
 mod written;
 mod program;
 mod records;
+mod rests;

@@ -9,7 +9,7 @@ use fanpcap_ring::pool::layout::{
     BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SHORT, SPARE, WORDS, WRITER_ENTRY, last_offset,
     reader, readers_at, words, writer,
 };
-use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords};
+use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords, Stamp};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -52,6 +52,39 @@ pub fn written(stamp: u64) -> Written {
         cut: 0,
         flags: 0,
         filter: 0,
+    }
+}
+
+pub fn time_of(stamp: u64) -> Stamp {
+    let time = stamp + OFFSET;
+    Stamp {
+        seconds: (time / 1_000_000_000) as u32,
+        nanoseconds: (time % 1_000_000_000) as u32,
+    }
+}
+
+pub fn times(stamps: &[u64]) -> Vec<Stamp> {
+    stamps.iter().copied().map(time_of).collect()
+}
+
+/// Reads a snapshot to its end. Returns the stamps of its records.
+pub fn drain(pool: &mut Pool) -> Vec<Stamp> {
+    let mut stamps = Vec::new();
+    if pool.open() {
+        while let Some(frame) = pool.next_frame().unwrap() {
+            stamps.push(frame.stamp());
+        }
+        assert!(pool.is_spent());
+        pool.release();
+    }
+    stamps
+}
+
+/// A packet of which two fit into a block.
+pub fn long(stamp: u64) -> Written {
+    Written {
+        data: vec![7; 1900],
+        ..written(stamp)
     }
 }
 

@@ -29,8 +29,8 @@ const BOUNDS: usize = 3;
 /// taken the same block in the same moment. After a failure, each CPU tries another block.
 const TRIES: usize = 4;
 
-/// Offsets on the stack, which [`super::deliver`] lays out: the row's key, the slot, and a place for
-/// other keys.
+/// Offsets on the stack, which [`super::deliver`] lays out: the row's key, the slot, and a place
+/// for other keys.
 pub(super) const PLACE: i16 = -4;
 pub(super) const SLOT: i16 = -28;
 pub(super) const KEY: i16 = -36;
