@@ -8,6 +8,7 @@ use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
+use fanpcap_engine::faults;
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -286,6 +287,7 @@ impl GroupProgram {
         // A BPF program looks the pool up twice. When the former pool is removed, no BPF program
         // uses it any more, and none finds two pools.
         self.set_snaplen(slot, 0);
+        faults::step();
         self.pools.remove(slot.into(), 1)?;
         self.rows.of(slot).for_each(|row| {
             row.set_filter(0);
@@ -294,7 +296,9 @@ impl GroupProgram {
             row.wake_next();
         });
         let [array, bell] = pool.descriptors();
+        faults::step();
         self.bells.put(slot.into(), &[bell])?;
+        faults::step();
         self.pools.put(slot.into(), &[array])?;
         pool.note_before(self.slot_counts(slot));
         self.set_snaplen(slot, snaplen);
@@ -318,7 +322,9 @@ impl GroupProgram {
     /// The errors of bpf(2).
     pub fn take_away(&self, slot: u8) -> io::Result<()> {
         self.set_snaplen(slot, 0);
+        faults::step();
         self.set_filter(slot, None)?;
+        faults::step();
         self.pools.remove(slot.into(), 1)
     }
 
