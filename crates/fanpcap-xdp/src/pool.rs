@@ -33,7 +33,7 @@ impl MemberPool {
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
     pub fn create(bytes: Option<u32>, shape: PoolShape) -> io::Result<Self> {
-        let entries = entry_count(bytes, shape, cpu::online().unwrap_or(1));
+        let entries = entry_count(bytes, shape, cpu::online().ok());
         let array = array(shape, entries)?;
         array.fill(&words(entries - 1, shape.block_len(), shape.lanes()))?;
         Ok(Self {
@@ -46,21 +46,25 @@ impl MemberPool {
 
     /// Returns the bytes that the pool would take which [`MemberPool::create`] would create.
     pub fn bytes(bytes: Option<u32>, shape: PoolShape) -> u64 {
-        let entries = entry_count(bytes, shape, cpu::online().unwrap_or(1));
+        let entries = entry_count(bytes, shape, cpu::online().ok());
         u64::from(entries) * u64::from(shape.block_len())
     }
 
-    /// Opens a pool from another process's [`MemberPool::descriptors`]. Needs no capability.
+    /// Opens a pool from another process's [`MemberPool::descriptors`]. Takes only the number of
+    /// lanes from `shape`: each member of the group may write to the word that has the length of a
+    /// block, but no process can change the length of the array's entries. Needs no capability.
     ///
     /// # Errors
     /// `InvalidData` if `fds` can't be the pool of a member of a group with pools of this shape.
     pub fn open(fds: Vec<OwnedFd>, shape: PoolShape) -> io::Result<Self> {
         let fds = <[OwnedFd; 2]>::try_from(fds);
         let [array, bell] = fds.map_err(|_| io::ErrorKind::InvalidData)?;
+        let array = SharedArray::open(array)?;
+        let shape = PoolShape::of_group(shape.entries() as usize, array.entry_len());
         let pool = Self {
-            array: SharedArray::open(array, shape.block_len())?,
+            array,
             bell: RingBuffer::open(bell)?,
-            shape,
+            shape: shape.ok_or(io::ErrorKind::InvalidData)?,
             before: OnceLock::new(),
         };
         // The words tell the number of lanes.
@@ -129,15 +133,19 @@ impl MemberPool {
     }
 }
 
-/// The number of entries of a pool, on a machine of which `online` CPUs are online. Each of these
-/// CPUs can have a block while the reader reads other blocks.
-fn entry_count(bytes: Option<u32>, shape: PoolShape, online: u32) -> u32 {
+/// The number of entries of a pool, on a machine of which `online` CPUs are online; `None` if this
+/// number is not known. Each of these CPUs can have a block while the reader reads other blocks.
+/// The number is a power of two, because without `CAP_PERFMON` the kernel takes the memory of so
+/// many entries (kernel/bpf/arraymap.c, `array_map_alloc`).
+fn entry_count(bytes: Option<u32>, shape: PoolShape, online: Option<u32>) -> u32 {
     let all = match bytes {
         Some(bytes) => bytes.clamp(BYTES_MIN, BYTES_MAX).next_power_of_two(),
         None => POOL_LEN,
     };
-    let least = 2 * online.clamp(1, shape.lanes());
-    (all / shape.block_len()).clamp(least, 1 + BLOCKS_MAX)
+    let lanes = shape.lanes();
+    let cpus = online.map_or(lanes, |online| online.clamp(1, lanes));
+    let least = (2 * cpus).next_power_of_two().min(BLOCKS_MAX);
+    (all / shape.block_len()).clamp(least, BLOCKS_MAX)
 }
 
 /// Creates the array of a pool, which is also the example for a group's array of pools.
@@ -152,22 +160,42 @@ const NAME: &str = "fanpcap_pool";
 mod tests {
     use super::*;
 
+    /// The size of a pool in MiB, on a machine with so many CPUs.
+    fn mib(cpus: u32, bytes: Option<u32>) -> u32 {
+        let shape = PoolShape::for_cpus(cpus, cpus).unwrap();
+        (entry_count(bytes, shape, Some(cpus)) * (shape.block_len() >> 10)) >> 10
+    }
+
     #[test]
     fn a_pool_has_the_bytes_that_were_set_and_two_blocks_for_each_cpu() {
-        let shape = |cpus| PoolShape::for_cpus(cpus, cpus).unwrap();
-        let mib = |cpus, bytes| {
-            let kib = shape(cpus).block_len() >> 10;
-            (entry_count(bytes, shape(cpus), cpus) * kib) >> 10
-        };
-        assert_eq!(mib(1, None), 64);
-        assert_eq!(mib(16, None), 64);
-        assert_eq!(mib(128, None), 64);
+        for cpus in [1, 16, 40, 128] {
+            assert_eq!(mib(cpus, None), 64, "{cpus}");
+        }
         assert_eq!(mib(1, Some(1)), 4);
         assert_eq!(mib(2, Some(4 << 20)), 4);
-        assert_eq!(mib(16, Some(1)), 16, "two entries for each CPU");
         assert_eq!(mib(2, Some(100_000_000)), 128);
         assert_eq!(mib(2, Some(u32::MAX)), 256);
-        let most = mib(128, Some(u32::MAX));
-        assert_eq!(most, 64, "as many blocks as there may be");
+    }
+
+    /// docs/xdp.md and pcap.conf(5) have these bounds.
+    #[test]
+    fn the_bounds_of_a_pools_size_are_those_of_the_manual() {
+        let bounds = |cpus| [1, u32::MAX].map(|bytes| mib(cpus, Some(bytes)));
+        assert_eq!(bounds(2), [4, 256]);
+        assert_eq!(
+            [3, 4, 5, 8].map(bounds),
+            [[8, 256], [8, 256], [16, 256], [16, 256]]
+        );
+        assert_eq!([9, 16].map(bounds), [[16, 128]; 2]);
+        assert_eq!([17, 33, 128].map(bounds), [[16, 64], [32, 64], [64, 64]]);
+    }
+
+    #[test]
+    fn a_machine_that_does_not_tell_its_cpus_has_a_block_for_each_lane() {
+        let shape = PoolShape::for_cpus(16, 1).unwrap();
+        assert_eq!(entry_count(Some(1), shape, Some(1)), 4);
+        assert_eq!(entry_count(Some(1), shape, None), 32);
+        let most = PoolShape::for_cpus(256, 1).unwrap();
+        assert_eq!(entry_count(Some(1), most, None), BLOCKS_MAX);
     }
 }

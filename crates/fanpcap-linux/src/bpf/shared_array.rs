@@ -38,10 +38,14 @@ impl SharedArray {
     /// Opens the array behind `fd`, which may come from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when the map is not such an array with entries of this length, with a message
-    /// that names both shapes; `EINVAL` when `fd` is not a BPF object.
-    pub fn open(fd: OwnedFd, entry_len: u32) -> io::Result<Self> {
-        let entries = Shape::of(fd.as_fd())?.entries;
+    /// `InvalidData` when the map is not such an array, with a message that names both shapes;
+    /// `EINVAL` when `fd` is not a BPF object.
+    pub fn open(fd: OwnedFd) -> io::Result<Self> {
+        let Shape {
+            value_len: entry_len,
+            entries,
+            ..
+        } = Shape::of(fd.as_fd())?;
         shape(entry_len, entries).verify(fd.as_fd())?;
         Ok(Self {
             fd,
@@ -63,6 +67,11 @@ impl SharedArray {
         // SAFETY: the mapping has as many bytes as `content`, and is none of the process's memory.
         unsafe { mapping.base().copy_from_nonoverlapping(from, content.len()) };
         Ok(())
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_len(&self) -> u32 {
+        self.entry_len
     }
 
     /// The number of entries.
@@ -119,6 +128,7 @@ const BPF_F_INNER_MAP: u32 = 1 << 12;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::Map;
 
     const ENTRY: u32 = 64 << 10;
 
@@ -150,15 +160,15 @@ mod tests {
 
     #[test]
     #[ignore = "needs root: eBPF"]
-    fn what_others_send_is_opened_if_its_entries_fit() {
+    fn what_others_send_is_opened_if_it_is_such_an_array() {
         let array = SharedArray::create("pool", ENTRY, 5).unwrap();
-        let fd = || array.as_fd().try_clone_to_owned().unwrap();
-        let other = SharedArray::open(fd(), ENTRY).unwrap();
-        assert_eq!((other.entries(), other.len()), (5, 5 * ENTRY as usize));
-        let error = SharedArray::open(fd(), 2 * ENTRY).unwrap_err();
-        assert!(
-            error.to_string().contains("values of 65536 bytes"),
-            "{error}"
-        );
+        let other = array.as_fd().try_clone_to_owned().unwrap();
+        let other = SharedArray::open(other).unwrap();
+        assert_eq!((other.entry_len(), other.entries()), (ENTRY, 5));
+        assert_eq!(other.len(), 5 * ENTRY as usize);
+        let plain = Map::array("pool", 5, ENTRY as usize).unwrap();
+        let plain = plain.as_fd().try_clone_to_owned().unwrap();
+        let error = SharedArray::open(plain).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -165,7 +165,7 @@ impl Room {
         }
         asm.jump(none);
         asm.bind(taken);
-        ones_below(asm);
+        bit_number(asm);
         asm.alu(Op::Add, R2, R5);
         self.enter(asm);
     }
@@ -236,7 +236,7 @@ fn prefer_own(asm: &mut Assembler) {
 
 /// Replaces r2, which has one bit, by the number of this bit. A comparison for each power of two
 /// would multiply the paths that the verifier walks.
-fn ones_below(asm: &mut Assembler) {
+fn bit_number(asm: &mut Assembler) {
     asm.alu(Op::Sub, R2, 1);
     asm.set(R1, R2 >> 1);
     asm.number(R3, 0x5555_5555_5555_5555);

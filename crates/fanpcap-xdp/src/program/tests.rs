@@ -261,6 +261,13 @@ fn another_process_has_it_by_its_descriptors() {
     let mut wrong = copies();
     wrong.swap(0, 1);
     assert!(MemberPool::open(wrong, other.shape()).is_err());
+    // Some member has stored another length of a block.
+    let entries = other.shape().entries() as usize;
+    for told in [19, 20].map(|shift| PoolShape::of_group(entries, 1 << shift).unwrap()) {
+        let opened = MemberPool::open(copies(), told).unwrap();
+        group.run(&frame(60), 1);
+        assert_eq!(next(&mut reader(&opened)).unwrap().1, 60, "{told:?}");
+    }
 }
 
 #[test]
