@@ -269,6 +269,11 @@ impl Member for PcapHandle {
         handles::identity(self)?.stranger()
     }
 
+    fn ring_bytes(self) -> Option<u64> {
+        let membership = handles::membership(self)?;
+        membership.io().map(|(_, rings)| rings.bytes() as u64)
+    }
+
     fn note_no_flow(self, why: NoFlow) {
         handles::with(self, |entry| {
             if let Some((member, _)) = &entry.member {

@@ -48,9 +48,15 @@ fn awaited() -> Vec<String> {
     seen.map_or_else(|_| Vec::new(), |it| it.waiting.into_keys().collect())
 }
 
-/// The size in bytes of the ring.
-fn ring(plan: &Plan) -> Option<i32> {
-    plan.engine_ring().or(plan.buffer_size())
+/// The size in bytes of the ring, as the engine makes it on this machine.
+fn ring(plan: &Plan) -> Option<u64> {
+    let asked = plan
+        .buffer_size()
+        .and_then(|bytes| u32::try_from(bytes).ok());
+    let engine = plan.on_engine.as_ref();
+    let engine = engine.and_then(|it| fanpcap_engines::named(it.engine.name()));
+    let made = engine.and_then(|engine| engine.ring_bytes(asked));
+    made.or(asked.map(u64::from))
 }
 
 fn group(joined: &GroupChoice) -> String {

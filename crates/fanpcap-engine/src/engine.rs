@@ -23,6 +23,10 @@ pub trait Engine: Sync {
     /// because of `error`.
     fn refusal(&self, part: &'static str, error: io::Error) -> Refusal;
 
+    /// Returns the bytes of the ring that the engine makes on this machine for a member that asks
+    /// for `asked` bytes, or for the usual size. `None` if the engine makes none on this machine.
+    fn ring_bytes(&self, asked: Option<u32>) -> Option<u64>;
+
     /// Creates the memory for a new group's table: `len` zeros. The members map the memory, and the
     /// steering program reads it. The memory is a BPF map, or a memory file of
     /// [`fanpcap_linux::file::sealed`].

@@ -6,6 +6,7 @@ use crate::error::{XdpError, of_store};
 use crate::held::HeldCounters;
 use crate::layout::PoolShape;
 use crate::on_device::OnXdp;
+use crate::pool::MemberPool;
 use crate::program::GroupProgram;
 use crate::registry::DeviceRegistry;
 use crate::selection;
@@ -34,6 +35,11 @@ impl Engine for Xdp {
 
     fn refusal(&self, part: &'static str, error: io::Error) -> Refusal {
         XdpError::Part { part, error }.into()
+    }
+
+    fn ring_bytes(&self, asked: Option<u32>) -> Option<u64> {
+        let shape = PoolShape::of_machine().ok()?;
+        Some(MemberPool::bytes(asked, shape))
     }
 
     fn new_table(&self, len: u32) -> io::Result<Memory> {

@@ -189,6 +189,9 @@ pub trait Member: Copy {
     /// Another application in the handle's group; `None` if no other application is known.
     fn stranger(self) -> Option<Stranger>;
 
+    /// Bytes of the ring that an engine has made for the handle; `None` on packet sockets.
+    fn ring_bytes(self) -> Option<u64>;
+
     /// Notes for others why the member began its group with mode `hash` instead of `flow`.
     fn note_no_flow(self, why: NoFlow);
 

@@ -1,4 +1,5 @@
-//! The warning for a member that works, but shares its group with another application.
+//! The warnings for a member that works, but shares its group with another application, or has a
+//! smaller ring than it asked for.
 
 use crate::handle::{Handle, WARNING};
 use fanpcap_group::identity::Stranger;
@@ -6,7 +7,7 @@ use std::ffi::c_int;
 
 /// Returns 0, or `PCAP_WARNING` with the warning as the text of pcap_geterr(3PCAP).
 pub(crate) fn warn<H: Handle>(p: H) -> c_int {
-    let Some(text) = of_strangers(p) else {
+    let Some(text) = of_strangers(p).or_else(|| of_ring(p)) else {
         return 0;
     };
     p.fail(&text);
@@ -27,5 +28,18 @@ fn of_strangers<H: Handle>(p: H) -> Option<String> {
     Some(format!(
         "fan-out group {group} is shared with another program, {program} (process {pid}){mode}: \
          each sees a part of the packets; give one of them another group to see all"
+    ))
+}
+
+/// Warns if the engine makes no ring as large as the application or a setting has asked for.
+fn of_ring<H: Handle>(p: H) -> Option<String> {
+    let notes = p.notes();
+    let asked = u64::try_from(notes.buffer_size?).ok()?;
+    let made = p.ring_bytes().filter(|&made| made < asked)?;
+    let engine = notes.on_engine?.engine;
+    let [made, asked] = [made, asked].map(|bytes| bytes >> 20);
+    Some(format!(
+        "the ring has {made} MiB, not {asked} MiB: the engine {engine} makes no larger ring on this \
+         machine"
     ))
 }

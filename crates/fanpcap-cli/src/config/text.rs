@@ -140,7 +140,7 @@ fn host(page: &mut String, on_xdp: &OnEngine) {
 }
 
 /// A ring's size, which is at least 1 MiB.
-fn size(bytes: i32) -> String {
+fn size(bytes: u64) -> String {
     match bytes % (1 << 20) {
         0 => format!("{} MiB", bytes >> 20),
         _ => format!("{bytes} bytes"),

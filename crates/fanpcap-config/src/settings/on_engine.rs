@@ -89,13 +89,3 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
         program @ Fanout::Program(_) => Ok(program),
     }
 }
-
-/// The size of a ring, in bytes, if no setting and no application sets a size.
-pub(super) const RING_BYTES: i32 = 64 << 20;
-
-/// The size of a ring in bytes, as an engine makes it of `bytes`: a power of two. On a machine with
-/// many CPUs a small ring may be larger, and a large ring smaller.
-pub(super) fn ring(bytes: i32) -> i32 {
-    let bytes = bytes.clamp(4 << 20, 256 << 20).unsigned_abs();
-    i32::try_from(bytes.next_power_of_two()).unwrap_or(i32::MAX)
-}

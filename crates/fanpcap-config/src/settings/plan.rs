@@ -52,24 +52,18 @@ impl Plan {
     }
 
     /// The size of the handle's ring in bytes, if settings or fanpcap choose it. With `None` the
-    /// application or the system's library chooses the size. A larger ring loses fewer packets in
-    /// bursts and while its reader is busy, but takes longer to create.
+    /// application, the engine or the system's library chooses the size. A larger ring loses fewer
+    /// packets in bursts and while its reader is busy, but takes longer to create.
     pub fn buffer_size(&self) -> Option<i32> {
         if self.ring.is_some() {
             self.ring
         } else if self.on_engine.is_some() {
-            Some(on_engine::RING_BYTES)
+            None
         } else if self.choice.is_some() {
             Some(16 << 20)
         } else {
             self.tpacket.then_some(8 << 20)
         }
-    }
-
-    /// The size in bytes of the ring that an engine makes. `None` without an engine.
-    pub fn engine_ring(&self) -> Option<i32> {
-        self.on_engine.as_ref()?;
-        self.buffer_size().map(on_engine::ring)
     }
 }
 

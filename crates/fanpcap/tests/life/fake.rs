@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) joined_as: Option<String>,
     pub(crate) digest: Option<u64>,
     pub(crate) stranger: Option<Stranger>,
+    /// Bytes of the ring that an engine has made.
+    pub(crate) ring_bytes: Option<u64>,
     /// What was noted about the group's mode.
     pub(crate) no_flow: Option<NoFlow>,
     pub(crate) has_kernel_filter: bool,
@@ -125,6 +127,7 @@ impl World {
             joined_as: None,
             digest: None,
             stranger: None,
+            ring_bytes: None,
             no_flow: None,
             has_kernel_filter: true,
             cannot_bind: false,
@@ -412,6 +415,10 @@ impl Member for Fake<'_> {
 
     fn stranger(self) -> Option<Stranger> {
         self.change(|state| state.stranger.clone())
+    }
+
+    fn ring_bytes(self) -> Option<u64> {
+        self.change(|state| state.ring_bytes)
     }
 
     fn note_no_flow(self, why: NoFlow) {

@@ -273,6 +273,27 @@ fn a_stranger_in_the_group_of_any_device_is_told() {
 }
 
 #[test]
+fn a_ring_that_is_smaller_than_was_asked_for_is_told() {
+    for (asked, made, told) in [
+        ("ring@fx0 = 256M\n", Some(64 << 20), true),
+        ("ring@fx0 = 63M\n", Some(64 << 20), false),
+        ("", Some(64 << 20), false),
+        ("ring@fx0 = 256M\n", None, false),
+    ] {
+        let world = World::default();
+        let p = world.open("fx0", Some(&format!("driver@fx0 = xdp\n{asked}")));
+        p.change(|state| state.ring_bytes = made);
+        assert_eq!(
+            activate(p),
+            if told { WARNING } else { 0 },
+            "{asked}{made:?}"
+        );
+        let text = "the ring has 64 MiB, not 256 MiB: the engine xdp makes no larger ring";
+        assert_eq!(p.error().starts_with(text), told, "{}", p.error());
+    }
+}
+
+#[test]
 fn new_groups_on_several_devices_are_no_groups_of_the_handles_own() {
     for (asks, is_alone) in [(true, false), (false, true)] {
         let world = World::default();

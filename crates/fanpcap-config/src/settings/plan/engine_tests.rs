@@ -116,19 +116,3 @@ fn the_kernels_modes_are_steering_programs() {
     let report = plan_with(&settings(&[], ""), "xdp:eth0", Some(&call)).unwrap_err();
     assert_eq!(report.slug, "mode-not-on-xdp");
 }
-
-#[test]
-fn an_engines_ring_is_a_power_of_two_whatever_the_snapshot_length() {
-    let mib = |config: &str| {
-        let plan = plan_with(&settings(&[], config), "xdp:eth0", None);
-        plan.unwrap().engine_ring().unwrap() >> 20
-    };
-    assert_eq!(
-        (mib(""), mib("caplen = 1500"), mib("caplen = 96")),
-        (64, 64, 64)
-    );
-    assert_eq!((mib("ring@eth0 = 3M"), mib("ring@eth0 = 100M")), (4, 128));
-    assert_eq!(mib("ring@eth0 = 1G"), 256);
-    let sockets = plan_with(&settings(&[], ""), "eth0", None).unwrap();
-    assert_eq!(sockets.engine_ring(), None);
-}

@@ -281,7 +281,7 @@ fn the_rings_size_is_the_settings_on_every_engine() {
         assert_eq!(bytes(&[("PCAP_RING", "1G")], device), Some(1024));
     }
     let others = ["wan", "eth1", "tpacket:wan", "xdp:wan", "eth1:1"];
-    let expected = [None, Some(16), Some(8), Some(64), Some(2)];
+    let expected = [None, Some(16), Some(8), None, Some(2)];
     assert_eq!(others.map(|device| bytes(&[], device)), expected);
 }
 
