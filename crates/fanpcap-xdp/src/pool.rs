@@ -188,6 +188,9 @@ mod tests {
         );
         assert_eq!([9, 16].map(bounds), [[16, 128]; 2]);
         assert_eq!([17, 33, 128].map(bounds), [[16, 64], [32, 64], [64, 64]]);
+        let many = PoolShape::for_cpus(129, 65).unwrap();
+        let entries = [None, Some(1), Some(u32::MAX)].map(|it| entry_count(it, many, Some(65)));
+        assert_eq!((many.block_len(), entries), (512 << 10, [256; 3]));
     }
 
     #[test]
