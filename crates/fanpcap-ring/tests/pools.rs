@@ -156,6 +156,11 @@ proptest! {
 }
 
 #[test]
+fn whatever_another_thread_writes_meanwhile_each_read_ends() {
+    assert!(hostile::scribbled(200_000) > 0);
+}
+
+#[test]
 fn the_same_blocks_are_used_again_while_the_reader_keeps_up() {
     let (writer, mut pool) = new_pool(8, 1);
     for stamp in 1..1000 {

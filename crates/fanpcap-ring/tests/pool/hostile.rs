@@ -5,6 +5,7 @@ use super::{BLOCK_LEN, CLOCKS, DEVICE, Writer, new_pool, written};
 use fanpcap_ring::pool::layout::{reader, writer};
 use fanpcap_ring::{Corrupt, Frame, Pool, Remains};
 use std::sync::atomic::Ordering;
+use std::thread;
 
 const BLOCKS: usize = 3;
 
@@ -132,4 +133,33 @@ pub fn run(bytes: &[u8]) {
         drain(&mut pool);
     }
     pool.release();
+}
+
+/// Reads while another thread writes anywhere, `writes` times. Returns the number of reads.
+pub fn scribbled(writes: u32) -> u32 {
+    let (writer, mut pool) = new_pool(BLOCKS, 2);
+    let mut reads = 0;
+    thread::scope(|scope| {
+        let scribbler = scope.spawn(move || {
+            let mut state = 1_u64;
+            for write in 0..writes {
+                // Knuth's generator (MMIX), whose upper bits are the best ones.
+                let byte = |_| {
+                    state = state.wrapping_mul(0x5851_f42d_4c95_7f2d);
+                    state = state.wrapping_add(0x1405_7b7e_f767_814f);
+                    (state >> 56) as u8
+                };
+                let bytes: Vec<u8> = (0..16).map(byte).collect();
+                Script(&bytes).write(&writer, write as usize % 2);
+            }
+        });
+        while !scribbler.is_finished() {
+            pool.open();
+            while pool.is_open() && look(pool.next_frame()) {
+                reads += 1;
+            }
+            pool.release();
+        }
+    });
+    reads
 }

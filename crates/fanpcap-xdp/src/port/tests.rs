@@ -1,11 +1,12 @@
 //! Tests the port of a pool without a reader.
 
 use super::*;
-use crate::test_group::{DeviceRegistry, Group, frame, next};
+use crate::test_group::{DeviceRegistry, Group, frame, next, reader};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::Address;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::events;
+use fanpcap_ring::pool::layout::{SHORT, last_offset};
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
 use std::os::fd::OwnedFd;
@@ -112,6 +113,61 @@ fn a_packet_without_room_wakes_a_reader_that_rests_and_no_other() {
         assert!(port.arm(1) && !is_readable(&port));
         group.run(&frame, 1);
         assert!(is_readable(&port), "the lane was not armed");
+    });
+}
+
+/// Fills the pool from all CPUs at once, until each CPU has dropped packets.
+fn fill(group: &Group, port: &PoolPort) {
+    let frame = frame(1514);
+    let dropped = |lane| port.rows.of(0).nth(lane).unwrap().counts().dropped;
+    std::thread::scope(|scope| {
+        for cpu in cpu::cpus().unwrap() {
+            let frame = &frame;
+            scope.spawn(move || {
+                cpu::pin(cpu).unwrap();
+                let lane = cpu % port.words.lanes();
+                // Some packets may be dropped because several CPUs want the same block.
+                let is_full = || {
+                    let before = dropped(lane);
+                    group.run(frame, 100);
+                    dropped(lane) == before + 100
+                };
+                while !is_full() {}
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn no_reader_sleeps_on_while_packets_of_all_cpus_are_dropped() {
+    on_pair(|_| {
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let shape = group.program.shape();
+        let maps = MemberPool::create(None, shape).unwrap();
+        let mut pool = reader(&maps);
+        group.program.put(0, &maps, 65_535, 0, false).unwrap();
+        let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
+        let record = 24 + 1514 + 14;
+        let in_block = last_offset(shape.block_len(), SHORT) / record + 1;
+        let blocks = maps.len() as u64 / u64::from(shape.block_len()) - 1;
+        let mut before = group.program.slot_counts(0);
+        // Waits that no record ends: for more bytes than the pool has, and rests.
+        let far = || port.arm(1 << 40);
+        let sleeps: [&dyn Fn() -> bool; 4] = [&far, &|| port.rest(), &|| port.rest(), &far];
+        for sleep in sleeps {
+            assert!(sleep() && !is_readable(&port));
+            fill(&group, &port);
+            assert!(is_readable(&port), "packets were dropped during the wait");
+            let counts = group.program.slot_counts(0);
+            let records = counts.produced - before.produced;
+            assert_eq!(records, blocks * u64::from(in_block), "all blocks are full");
+            let read = std::iter::from_fn(|| next(&mut pool)).count();
+            pool.release();
+            assert!(!pool.open(), "nothing is left");
+            assert_eq!(read as u64, records);
+            before = counts;
+        }
     });
 }
 

@@ -143,7 +143,7 @@ fn readers_end_when_somebody_detaches_the_program() -> Result<()> {
 }
 
 /// Sets the number of the device's receive queues, and of the peer's transmit queues.
-fn set_queues(count: usize, is_more: bool) -> Result<()> {
+pub(crate) fn set_queues(count: usize, is_more: bool) -> Result<()> {
     // The peer can't have more transmit queues than the device has receive queues. So the order
     // depends on the direction of the change.
     let devices = [(DEVICE, "rx"), (FAR_DEVICE, "tx")];
