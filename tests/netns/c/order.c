@@ -1,7 +1,8 @@
-/* Reads the packets of fanpcap-gen on a device. Usage: order DEVICE. Ends after SIGINT when no
-   packet is left, and prints how many packets it has read, and how many of them came after a later
-   packet of the same sender. The second and third bytes of a packet's source address name its
-   sender. */
+/* Reads the packets of fanpcap-gen on a device. Usage: order DEVICE waits|polls: the second word says
+   whether the program waits for packets, or reads again and again without waiting. Ends after
+   SIGINT when no packet is left, and prints how many packets it has read, and how many of them came
+   after a later packet of the same sender. The second and third bytes of a packet's source address
+   name its sender. */
 #include "scene.h"
 #include <signal.h>
 #include <stdint.h>
@@ -30,10 +31,22 @@ static void look(u_char *unused, const struct pcap_pkthdr *header, const u_char 
 		*next = (uint64_t)number + 1;
 }
 
+static volatile sig_atomic_t is_over;
+
 static void on_interrupt(int signal)
 {
 	(void)signal;
+	is_over = 1;
 	pcap_breakloop(handle);
+}
+
+static int dispatch(void)
+{
+	int status = pcap_dispatch(handle, -1, look, NULL);
+
+	if (status < 0 && status != PCAP_ERROR_BREAK)
+		fail("pcap_dispatch", pcap_geterr(handle));
+	return status;
 }
 
 int main(int argc, char **argv)
@@ -43,23 +56,21 @@ int main(int argc, char **argv)
 	struct pcap_stat stat;
 	int empty = 0;
 
-	if (argc != 2)
-		fail("usage", "order DEVICE");
+	if (argc != 3)
+		fail("usage", "order DEVICE waits|polls");
 	handle = opened(argv[1], 0, NULL);
 	signal(SIGINT, on_interrupt);
 	set_filter(handle, "udp dst port 9");
 	puts("reading");
 	fflush(stdout);
-	if (pcap_loop(handle, -1, look, NULL) != PCAP_ERROR_BREAK)
-		fail("pcap_loop", pcap_geterr(handle));
+	if (strcmp(argv[2], "polls") == 0 && pcap_setnonblock(handle, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	while (!is_over)
+		dispatch();
 	if (pcap_setnonblock(handle, 1, errbuf) != 0)
 		fail("pcap_setnonblock", errbuf);
 	while (empty < 3) {
-		int status = pcap_dispatch(handle, -1, look, NULL);
-
-		if (status < 0)
-			fail("pcap_dispatch", pcap_geterr(handle));
-		if (status > 0)
+		if (dispatch() > 0)
 			empty = 0;
 		else if (++empty < 3)
 			nanosleep(&pause, NULL);

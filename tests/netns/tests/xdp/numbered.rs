@@ -31,8 +31,11 @@ pub(crate) fn numbered(
         until: frames.map_or(Until::Stopped, Until::Frames),
         pace: Pace::Bursts(rate.parse()?, BURST),
     };
-    let mut sender = Sender::open(FAR_DEVICE, description.pool()?, Choice::Auto)?;
-    Ok(sender.send(&plan, stop)?.frames)
+    let pool = description.pool()?;
+    // Not Choice::Auto, which may send the first frames twice.
+    let live = Sender::open(FAR_DEVICE, pool.clone(), Choice::Unwatched);
+    let sender = live.or_else(|_| Sender::open(FAR_DEVICE, pool, Choice::Portable));
+    Ok(sender?.send(&plan, stop)?.frames)
 }
 
 /// A running `c/order.c` on [`DEVICE`], which has the device's packets for itself.
@@ -50,14 +53,15 @@ pub(crate) struct Read {
 }
 
 impl Reader {
-    pub(crate) fn start(wire: &Wire) -> Result<Self> {
+    /// Starts a reader. `how` says whether it `waits` for packets, or `polls` without waiting.
+    pub(crate) fn start(wire: &Wire, how: &str) -> Result<Self> {
         let settings = wire.scratch.new_file("settings");
         fs::write(
             &settings,
             format!("driver@{DEVICE} = xdp\nsteal@{DEVICE} = yes\n"),
         )?;
         let program = Program::new(wire.compile("order")?, "reading")?;
-        let program = program.arg(DEVICE).set("PCAP_CONFIG", settings);
+        let program = program.args([DEVICE, how]).set("PCAP_CONFIG", settings);
         Ok(Self(program.start(&wire.scratch)?))
     }
 

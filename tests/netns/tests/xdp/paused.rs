@@ -14,7 +14,7 @@ const RATE: &str = "1Mpps";
 /// Lets a reader stop while so many frames come.
 fn stopped(frames: u64) -> Result<Read> {
     on_wire(1, |wire| {
-        let reader = Reader::start(wire)?;
+        let reader = Reader::start(wire, "waits")?;
         reader.0.signal("STOP")?;
         let sent = numbered([1, 0], LEN, RATE, Some(frames), &AtomicBool::new(false))?;
         ensure!(sent == frames, "{sent} sent");
