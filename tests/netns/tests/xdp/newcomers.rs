@@ -130,7 +130,7 @@ fn one_that_is_stopped_as_it_takes_over_the_device_hinders_nobody() -> Result<()
 fn one_that_is_stopped_as_it_directs_packets_to_its_rings_hinders_nobody() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
         let first = start_as(wire, newcomer(wire)?)?;
-        let stopped = stopped_before(wire, BPF_MAP_UPDATE_BATCH)?;
+        let stopped = stopped_before(wire, BPF_MAP_UPDATE_ELEM)?;
         ensure_hinders_nobody(wire, vec![first], stopped)
     })
 }
@@ -140,7 +140,7 @@ fn one_that_is_stopped_as_it_directs_packets_to_its_rings_hinders_nobody() -> Re
 fn one_that_dies_as_it_directs_packets_to_its_rings_leaves_no_trace() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
         let first = start_as(wire, newcomer(wire)?)?;
-        let stopped = stopped_before(wire, BPF_MAP_UPDATE_BATCH)?;
+        let stopped = stopped_before(wire, BPF_MAP_UPDATE_ELEM)?;
         let other = start_as(wire, newcomer(wire)?)?;
         stopped.signal("KILL")?;
         stopped.wait()?;
@@ -153,5 +153,5 @@ fn one_that_dies_as_it_directs_packets_to_its_rings_leaves_no_trace() -> Result<
 const WAITED: Duration = Duration::from_millis(900);
 
 // linux/bpf.h, enum bpf_cmd.
-const BPF_MAP_UPDATE_BATCH: u32 = 26;
+const BPF_MAP_UPDATE_ELEM: u32 = 2;
 const BPF_LINK_CREATE: u32 = 28;
