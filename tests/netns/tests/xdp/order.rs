@@ -49,7 +49,7 @@ fn keep_order(packets: u64, how: &str) -> Result<()> {
         let read = reader.stop()?;
         println!("{sent} sent: {read:?}");
         ensure!(read.breaks == 0, "{read:?}");
-        ensure!(read.packets >= sent / 4, "{read:?} of {sent}");
+        ensure!(read.packets >= sent / 10, "{read:?} of {sent}");
         ensure!(read.packets + read.dropped == read.received, "{read:?}");
         Ok(())
     })
