@@ -1,5 +1,5 @@
-/* Reads the packets of fanpcap-gen on a device. Usage: order DEVICE waits|polls: the second word says
-   whether the program waits for packets, or reads again and again without waiting. Ends after
+/* Reads the packets of fanpcap-gen on a device. Usage: order DEVICE waits|polls: the second word
+   says whether the program waits for packets, or reads again and again without waiting. Ends after
    SIGINT when no packet is left, and prints how many packets it has read, and how many of them came
    after a later packet of the same sender. The second and third bytes of a packet's source address
    name its sender. */
