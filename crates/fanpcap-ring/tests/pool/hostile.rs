@@ -4,8 +4,9 @@
 use super::{BLOCK_LEN, CLOCKS, DEVICE, Writer, new_pool, written};
 use fanpcap_ring::pool::layout::{reader, writer};
 use fanpcap_ring::{Corrupt, Frame, Pool, Remains};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const BLOCKS: usize = 3;
 
@@ -135,31 +136,58 @@ pub fn run(bytes: &[u8]) {
     pool.release();
 }
 
-/// Reads while another thread writes anywhere, `writes` times. Returns the number of reads.
-pub fn scribbled(writes: u32) -> u32 {
+/// Reads while another thread writes anywhere, until it has written `writes` times and `reads`
+/// records, or garbage in their place, were read. So the test does not depend on how much time the
+/// scheduler gives each of the threads.
+pub fn scribbled(writes: u64, reads: u64) {
     let (writer, mut pool) = new_pool(BLOCKS, 2);
-    let mut reads = 0;
+    let (written, is_enough) = (&AtomicU64::new(0), &AtomicBool::new(false));
     thread::scope(|scope| {
-        let scribbler = scope.spawn(move || {
-            let mut state = 1_u64;
-            for write in 0..writes {
-                // Knuth's generator (MMIX), whose upper bits are the best ones.
-                let byte = |_| {
-                    state = state.wrapping_mul(0x5851_f42d_4c95_7f2d);
-                    state = state.wrapping_add(0x1405_7b7e_f767_814f);
-                    (state >> 56) as u8
-                };
-                let bytes: Vec<u8> = (0..16).map(byte).collect();
-                Script(&bytes).write(&writer, write as usize % 2);
-            }
-        });
-        while !scribbler.is_finished() {
+        // Also ends the other thread when a read panics.
+        let _ending = Ending(is_enough);
+        scope.spawn(move || scribble(&writer, written, is_enough));
+        let (mut read, mut last) = (0, Instant::now());
+        while read < reads || written.load(Ordering::Relaxed) < writes {
             pool.open();
             while pool.is_open() && look(pool.next_frame()) {
-                reads += 1;
+                (read, last) = (read + 1, Instant::now());
             }
             pool.release();
+            thread::yield_now();
+            let is_stuck = last.elapsed() > PATIENCE;
+            assert!(!is_stuck, "{read} reads, {written:?} writes, and no more");
         }
     });
-    reads
+}
+
+/// Within this time some bytes that the other thread writes make a record.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sets the flag when it is dropped.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Writes anywhere until it `is_enough`, and counts the writes.
+fn scribble(writer: &Writer, written: &AtomicU64, is_enough: &AtomicBool) {
+    let mut state = 1_u64;
+    while !is_enough.load(Ordering::Relaxed) {
+        // Knuth's generator (MMIX), whose upper bits are the best ones.
+        let byte = |_| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d);
+            state = state.wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 56) as u8
+        };
+        let bytes: Vec<u8> = (0..16).map(byte).collect();
+        let number = written.fetch_add(1, Ordering::Relaxed);
+        Script(&bytes).write(writer, number as usize % 2);
+        // On one CPU, neither thread waits for the other's time slice to end.
+        if number % 16 == 0 {
+            thread::yield_now();
+        }
+    }
 }
