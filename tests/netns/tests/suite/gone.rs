@@ -1,12 +1,15 @@
 //! A device that is removed: all packets that came before are delivered, and then the error.
 
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag;
-use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
+use fanpcap_linux::packet::{self, Address, PacketFanout, Refusal};
+use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, ensure_each_once, finish, on_wire, wait_for_shares};
 use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Capture, Injector, Member, Program, Veth, await_for, veth};
@@ -295,6 +298,22 @@ fn an_application_that_has_given_up_its_privileges_can_not_wait() -> Result<()> 
     Ok(())
 }
 
+/// The wire's devices are gone, and others have their names. The kernel knows a group's device by
+/// its address in memory only, and would take a device at the address of the one that is gone for
+/// that one. So the others are there before the first are gone.
+fn replace_devices() -> Result<()> {
+    let others = [("va.new", FAR_DEVICE), ("vb.new", DEVICE)];
+    Veth::new(others[0].0, others[1].0, 1)?;
+    veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+    for (other, name) in others {
+        veth::ip(&format!("link set {other} down"))?;
+        veth::ip(&format!("link set {other} name {name}"))?;
+    }
+    veth::ip(&format!("link set {FAR_DEVICE} up"))?;
+    veth::ip(&format!("link set {DEVICE} up"))?;
+    veth::await_up(DEVICE)
+}
+
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_process_that_keeps_a_group_on_a_device_that_is_gone_is_named() -> Result<()> {
@@ -302,8 +321,7 @@ fn the_process_that_keeps_a_group_on_a_device_that_is_gone_is_named() -> Result<
         on_wire(1, |wire| {
             let waiting = Waiting::start(wire, "tpacket", Some(mode), "tcpdump")?;
             waiting.members[0].signal("STOP")?;
-            veth::ip(&format!("link delete {FAR_DEVICE}"))?;
-            Veth::new(FAR_DEVICE, DEVICE, 1)?;
+            replace_devices()?;
             let newcomer = Program::tcpdump(DEVICE, wire.scratch.new_file("capture"))?;
             let ended = newcomer.group(7, mode).run(&wire.scratch)?;
             let expected = format!(
@@ -314,6 +332,66 @@ fn the_process_that_keeps_a_group_on_a_device_that_is_gone_is_named() -> Result<
             let said = ended.said.replace('\n', " ");
             ensure!(said.contains(&expected), "{mode}: {said}");
             waiting.members[0].signal("CONT")
+        })?;
+    }
+    Ok(())
+}
+
+/// How often to replace the wire's devices. About one time in ten, the new device is at the address
+/// of the one that is gone.
+const DEVICES: usize = 100;
+
+/// Replaces the wire's devices until the kernel takes the new one for that of a group that a socket
+/// keeps, and returns this socket. `None` if no new device is at the address of the one that is
+/// gone.
+fn keep_group_at_the_address(mode: u8) -> Result<Option<OwnedFd>> {
+    let join = || {
+        let socket = packet::open()?;
+        let ifindex = interface::index(DEVICE).context("no device")?;
+        let protocol = packet::ETH_P_ALL;
+        packet::bind(socket.as_fd(), Address { ifindex, protocol })?;
+        let fanout = PacketFanout {
+            id: 7,
+            mode,
+            flags: 0,
+        };
+        match packet::join(socket.as_fd(), fanout) {
+            Ok(()) => Ok(Some(socket)),
+            Err(Refusal::Conflict(_)) => Ok(None),
+            Err(refusal) => bail!("{refusal:?}"),
+        }
+    };
+    for _ in 0..DEVICES {
+        // A process that another test starts may have the socket before until it runs its program.
+        let keeps = await_for("the end of the group before", LIMIT, join)?;
+        veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+        Veth::new(FAR_DEVICE, DEVICE, 1)?;
+        if join()?.is_some() {
+            return Ok(Some(keeps));
+        }
+    }
+    Ok(None)
+}
+
+/// The kernel lets a newcomer into the group, although a process keeps the group on a device that
+/// is gone. Then the newcomer must get the packets of the new device.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_newcomer_on_a_device_at_the_address_of_the_one_that_is_gone_captures() -> Result<()> {
+    // `PACKET_FANOUT_HASH` and `PACKET_FANOUT_EBPF`.
+    for (mode, kind) in [("hash", 0), ("flow", 7)] {
+        on_wire(1, |wire| {
+            let Some(_keeps) = keep_group_at_the_address(kind)? else {
+                println!("SKIP: none of {DEVICES} devices is at the address of the one before");
+                return Ok(());
+            };
+            let start = || wire.tcpdump()?.group(7, mode).start(&wire.scratch);
+            let newcomers = vec![start()?, start()?];
+            wait_for_shares()?;
+            let frames = traffic::frames(1, &traffic::flows(1, 20), 0..FRAMES)?;
+            Injector::open(FAR_DEVICE)?.send_all(&frames)?;
+            let captures = finish(newcomers, frames.len()).context(mode)?;
+            ensure_each_once(&captures, &frames).context(mode)
         })?;
     }
     Ok(())
