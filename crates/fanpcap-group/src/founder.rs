@@ -111,10 +111,13 @@ impl Founder {
         GroupTable::of(&self.shared, self.key)
     }
 
-    /// Whether a member is or was in the founded group.
+    /// Whether a member is or was in the founded group, or is joining it. If a member dies within
+    /// its join, only the journal has its row, but the descriptor store may have its socket.
     pub fn has(&self, member: MemberId) -> bool {
-        let mut rows = self.shared.table().rows();
-        !self.is_replaced() && rows.any(|(_, row)| row.cookie != 0 && row.member == member.socket())
+        let table = self.shared.table();
+        let is_it = |row: &Row| row.cookie != 0 && row.member == member.socket();
+        let joins = || matches!(table.journal(), Journal::Join(_)) && is_it(&table.newcomer());
+        !self.is_replaced() && (table.rows().any(|(_, row)| is_it(&row)) || joins())
     }
 
     /// Answers newcomers, and publishes the counters of the founder's BPF programs. Removes the

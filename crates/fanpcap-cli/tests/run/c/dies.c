@@ -1,6 +1,7 @@
 /* A library that is preloaded into tcpdump. tcpdump then dies at the point that DIES names.
    "reading": after it has read counters of the kernel that are not 0, which also clears the
-   counters. "joining": before it enters its group. */
+   counters. "joining": before it enters its group. "entered": when the kernel has let it into its
+   group, before the group's table shows it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,11 +35,17 @@ int getsockopt(int fd, int level, int name, void *value, socklen_t *length)
 int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 {
 	int (*next)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
+	int status;
 
-	if (level == SOL_PACKET && name == PACKET_FANOUT) {
-		/* Waits, so that packets come before the process dies. */
+	if (level != SOL_PACKET || name != PACKET_FANOUT)
+		return next(fd, level, name, value, length);
+	/* Waits, so that packets come before the process dies. */
+	usleep(100000);
+	die("joining");
+	status = next(fd, level, name, value, length);
+	if (status == 0) {
 		usleep(100000);
-		die("joining");
+		die("entered");
 	}
-	return next(fd, level, name, value, length);
+	return status;
 }
