@@ -281,6 +281,7 @@ impl Ledger {
                 self.held.push(member);
                 continue;
             }
+            member.read_page();
             self.hold_known(slice::from_mut(&mut member));
             self.note_nowhere_of(&member);
             if !member.is_steered() {
@@ -367,9 +368,11 @@ impl Ledger {
     }
 
     /// A member that has joined the group, with its copy; `None` while no member has joined.
-    pub(crate) fn first(&self) -> Option<(usize, &Record)> {
-        let mut joined = self.held.iter().filter(|member| member.has_joined());
-        joined.next().map(|member| (member.copy, &member.record))
+    pub(crate) fn first(&mut self) -> Option<(usize, Record)> {
+        let mut joined = self.held.iter_mut().filter(|member| member.has_joined());
+        let first = joined.next()?;
+        first.read_page();
+        Some((first.copy, first.record.clone()))
     }
 
     /// The devices on which the copies have members.

@@ -106,3 +106,29 @@ fn what_comes_while_a_copy_on_xdp_joins_slowly_is_within_the_bound() {
     });
     assert!(!row.contains("WRONG"), "{row}");
 }
+
+/// The command reads the copies' pages from time to time, and looks more often whether a copy has
+/// joined, here after each line of the copy. A page from before the join does not show the engine
+/// yet.
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn the_mode_of_copies_that_say_much_as_they_join_has_the_engine() {
+    for _ in 0..3 {
+        on_wire(|_| {
+            let group = GROUP.to_string();
+            let options = ["-n", "1", "--group", &group, "--cpus", "none"];
+            let line = format!(
+                "while kill -0 $$ 2>/dev/null; do echo; done & \
+                 exec tcpdump -n -Z root -i xdp:{FAR} -w /dev/null"
+            );
+            let running = Running::start(&options, &["sh", "-c", &line])?;
+            running.wait_until_says(&format!("on {FAR}: 1 copy"), 1)?;
+            running.signal("TERM")?;
+            let ended = running.wait()?;
+            let mode = &ended.summary()["mode"];
+            ensure!(mode == "flow on xdp", "{mode}");
+            Ok(())
+        })
+        .unwrap();
+    }
+}

@@ -386,12 +386,13 @@ impl<'a> Entry<'a> {
     /// Writes to the newcomer's page which objects the newcomer shares with the group.
     fn show(&self, shared: &Shared, slot: Slot) {
         if let Some(early) = self.early {
+            // Who sees the join on the page must see the engine there, too.
+            early.show_shared(shared, self.newcomer.takes_from_host());
             if let Some(before) = self.before.get() {
                 early.rejections().is_in(before);
             } else if shared.table().row(slot).state == State::Newcomer {
                 early.rejections().lack_share();
             }
-            early.show_shared(shared, self.newcomer.takes_from_host());
         }
     }
 

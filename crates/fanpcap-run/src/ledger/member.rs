@@ -147,6 +147,13 @@ impl Member {
         }
     }
 
+    /// Reads the page again. A record from before the join does not show the engine.
+    pub(super) fn read_page(&mut self) {
+        if let Some(record) = self.page.record() {
+            self.record = record;
+        }
+    }
+
     /// Whether the process has ended.
     pub(super) fn is_dead(&mut self) -> bool {
         let is_dead = match &self.process {
@@ -247,9 +254,7 @@ impl Member {
             return None;
         }
         drop(self.socket.take());
-        if let Some(last) = self.page.record() {
-            self.record = last;
-        }
+        self.read_page();
         let counters = self.record.counters;
         let given = counters.received.saturating_sub(counters.dropped);
         let unread = self.record.taken.map(|all| given.saturating_sub(all));
@@ -321,9 +326,7 @@ impl Member {
         let closed = self.closing.take().map(Closing::finish);
         // The page also counts the packets that the member took between this process's last reading
         // and the member's end.
-        if let Some(last) = self.page.record() {
-            self.record = last;
-        }
+        self.read_page();
         let rejecting = self.rejecting();
         if was_never_in || !rejecting.has_begun {
             return None;

@@ -36,6 +36,7 @@ impl Ledger {
     /// these get the packets. Under the kernel's own modes, members of such a group stay as they
     /// are: packets that they reject would be a loss of the group.
     pub(crate) fn stop(&mut self) {
+        self.held.iter_mut().for_each(Member::read_page);
         if self.held.iter().any(Member::lacks_counters) {
             // A member on an engine is stopped by the counters of its group.
             self.count();

@@ -26,6 +26,8 @@ impl Member {
     /// Stops the member's packets, which then belong to no member. Returns whether this was
     /// possible. Packets in flight may still come into the ring.
     pub(in crate::ledger) fn reject(&mut self) -> bool {
+        // The member may have joined since the page was read.
+        self.read_page();
         let can_stop = match (&self.socket, &self.counters) {
             (_, Some(counters)) => {
                 counters.stop(self.id);

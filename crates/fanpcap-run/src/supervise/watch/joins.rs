@@ -70,7 +70,7 @@ impl Watch<'_> {
         }
         let asked = self.run.fanout.asked.as_ref();
         // The page has a steering program in one line, without its file's name.
-        let mode = match asked.is_some_and(|asked| asked.is_of(record)) {
+        let mode = match asked.is_some_and(|asked| asked.is_of(&record)) {
             true => expected.clone(),
             false => has,
         };
