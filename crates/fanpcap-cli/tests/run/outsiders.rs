@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -261,11 +261,13 @@ fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_r
             for part in ["did not join and sees ALL packets, in group ", &remedy] {
                 ensure!(ended.said().contains(part), "{}", ended.said());
             }
+            let begun = Instant::now();
             let running = run(&format!("group_{FAR} = {GROUP}\\n"))?;
             running.wait_until_says(
                 &format!("in group {GROUP}, flow on xdp, on {FAR}: 2 copies"),
                 1,
             )?;
+            let was_late = begun.elapsed() >= EXAMINED_AFTER;
             // A copy that has joined gets its share only when it reads its handle, so the first
             // packets may all go to one copy.
             let mut sent = 0;
@@ -281,13 +283,19 @@ fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_r
             running.signal("INT")?;
             let ended = running.wait()?;
             for wrong in ["ALL packets", "has not joined", "given up"] {
-                ensure!(!ended.said().contains(wrong), "{}", ended.said());
+                let may_be_said = wrong == "has not joined" && was_late;
+                let is_said = ended.said().contains(wrong);
+                ensure!(!is_said || may_be_said, "{}", ended.said());
             }
             Ok(())
         })
     })
     .unwrap();
 }
+
+/// The age of a copy at which the command says that it has not joined. On a busy machine a copy may
+/// need longer, and then the command says so before the copy joins.
+const EXAMINED_AFTER: Duration = Duration::from_secs(3);
 
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
