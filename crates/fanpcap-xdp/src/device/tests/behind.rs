@@ -5,6 +5,7 @@ use crate::behind::Selection;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::TAIL_CALL;
+use fanpcap_testkit::veth;
 use std::fs::File;
 
 /// A node's part of a device: a BPF program that passes all packets to the BPF program in its
@@ -68,8 +69,12 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
         };
         packet::bind(host.as_fd(), address).unwrap();
         let sender = Injector::open("va").unwrap();
+        let received = || veth::counters("vb").unwrap().received;
         let host_gets = || {
+            let before = received();
             sender.send(&frame(60)).unwrap();
+            // The device counts the packet within the poll at whose end the host gets it.
+            await_so("the packet", || received() > before);
             std::thread::sleep(Duration::from_millis(20));
             packet::take_statistics(host.as_fd()).unwrap().packets == 1
         };
