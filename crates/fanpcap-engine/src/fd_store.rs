@@ -36,6 +36,9 @@ pub enum StoredFd {
     GroupLifeline,
     /// The filtering part of the group's steering program, as the group's founder has loaded it.
     Filter,
+    /// Rings that the group's founder has made for a newcomer without the privilege to make its
+    /// own. The number's lower half is the size that the newcomer asks for.
+    Spare(u64),
 }
 
 /// The entry of the next BPF program, in a group's store while the group exchanges its BPF program.
@@ -52,6 +55,7 @@ impl StoredFd {
             Self::Engine(number) => (5, number),
             Self::GroupLifeline => (6, 0),
             Self::Filter => (7, 0),
+            Self::Spare(number) => (8, number),
         };
         let mut bytes = [kind; LEN];
         bytes[1..].copy_from_slice(&u64::to_le_bytes(number));
@@ -69,6 +73,7 @@ impl StoredFd {
             5 => Some(Self::Engine(number)),
             6 => Some(Self::GroupLifeline),
             7 => Some(Self::Filter),
+            8 => Some(Self::Spare(number)),
             _ => None,
         }
     }

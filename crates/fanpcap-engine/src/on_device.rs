@@ -58,6 +58,13 @@ pub trait OnDevice: Send + Sync {
     /// Why the rings can't be made.
     fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal>;
 
+    /// Takes the rings that the group's founder has made for a newcomer, by [`OnDevice::open`] with
+    /// the same size. They were in no slot yet. Needs no capability.
+    ///
+    /// # Errors
+    /// When `rings` are not rings of the group.
+    fn adopt(&self, ask: &Ask, rings: Vec<OwnedFd>) -> Result<Box<dyn MemberIo>, Refusal>;
+
     /// Removes the rings of a slot. When this function returns, no more packets come into the
     /// rings.
     ///

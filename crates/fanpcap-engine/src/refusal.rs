@@ -14,6 +14,9 @@ pub struct Refusal {
     /// Whether a BPF program of this engine is already on the device. Its owners are members that
     /// are about to leave, or newcomers that no page shows yet.
     pub is_busy: bool,
+    /// Whether the process lacks the privilege to make its rings. The group's founder may make them
+    /// ([`crate::OnDevice::adopt`]).
+    pub lacks_privilege: bool,
 }
 
 impl Refusal {
@@ -23,6 +26,7 @@ impl Refusal {
             reason: Box::new(reason),
             slug,
             is_busy: false,
+            lacks_privilege: false,
         }
     }
 }

@@ -12,20 +12,23 @@ mod error;
 mod memberless;
 
 use crate::found;
-use crate::guard::GroupLock;
+use crate::guard::{Claim, GroupGuard, GroupLock};
 use crate::identity::Identity;
-use crate::join::{JoinError, ProgramError, ensure_ethernet, new_shared};
+use crate::join::{self, EngineError, JoinError, PerDevice, Prepared, ProgramError};
+use crate::join::{ensure_ethernet, new_shared};
 use crate::kernel::Kernel;
 use crate::page::{MemberId, Page, new_record};
 use crate::record::{FOUNDS, MemberCounters, Record, at};
 use crate::shared::{Shared, group_key, group_of};
 use crate::slots::Slots;
+use crate::spares::Spares;
 use crate::steered::{Steered, load_fanout};
 use crate::table::{self, Journal, Row, State};
 use crate::view::GroupTable;
 pub use error::{AttendError, FoundError};
-use fanpcap_config::mode::Mode;
+use fanpcap_config::settings::GroupChoice;
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
@@ -47,51 +50,62 @@ pub struct Founder {
     shared: Shared,
     steered: Arc<Steered>,
     lock: GroupLock,
+    spares: Mutex<Spares>,
     /// The socket whose inode and cookie identify the founder.
     _socket: OwnedFd,
 }
 
 /// A group that is about to be founded: its shared objects and its loaded BPF programs.
-struct Prepared<'a> {
+struct Founding<'a> {
     steering: &'a Arc<Steering>,
     identity: Identity,
     socket: OwnedFd,
     shared: Shared,
     steered: Arc<Steered>,
-    fanout: Loaded,
+    /// The steering part; `None` on an engine, which has it in its own BPF program.
+    fanout: Option<Loaded>,
+    /// The device that the engine has taken, until newcomers find it by the founder's page.
+    device: Option<(Prepared, Option<Claim>)>,
 }
 
 impl Founder {
-    /// Founds a group on packet sockets in the calling thread's network namespace. Returns `None`
-    /// if the group has members or a founder already. `mode` is the mode of a steering program,
-    /// with its options.
+    /// Founds the group of `choice` in the calling thread's network namespace: on the engine of
+    /// this name, or on packet sockets. Returns `None` if the group has members or a founder
+    /// already, or if its mode is one of the kernel's.
     ///
     /// # Errors
     /// [`FoundError`]: for example without `CAP_BPF`.
     pub fn found(
         (ifindex, group): (u32, u16),
-        mode: Mode,
-        steering: &Arc<Steering>,
+        choice: &GroupChoice,
+        engine: Option<&str>,
     ) -> Result<Option<Self>, FoundError> {
         let steer = |error| JoinError::from(ProgramError::of(group, error));
         // Load the BPF programs before taking the lock, because loading takes a while.
-        let prepared = Prepared::new((ifindex, group), mode, steering)?;
-        let lock = GroupLock::open(&prepared.identity).map_err(steer)?;
-        let taken = found::take_and_find(&lock, &prepared.identity, ifindex);
-        let (_guard, found) = taken.map_err(steer)?;
+        let Some(founding) = Founding::new((ifindex, group), choice, engine)? else {
+            return Ok(None);
+        };
+        let lock = GroupLock::open(&founding.identity).map_err(steer)?;
+        let taken = found::take_and_find(&lock, &founding.identity, ifindex);
+        let (guard, found) = taken.map_err(steer)?;
         let found = found.map_err(|error| {
             let reasons = error.to_string();
             JoinError::from(ProgramError::Unreachable { group, reasons })
         })?;
         match found {
             Some(_) => Ok(None),
-            None => prepared.begin(lock).map(Some),
+            None => founding.begin(lock, &guard).map(Some),
         }
     }
 
     /// The index of the interface that the group is on.
     pub fn ifindex(&self) -> u32 {
         group_of(self.key).0
+    }
+
+    /// Whether an engine fills the members' rings, and counts their packets.
+    pub fn is_on_engine(&self) -> bool {
+        self.shared.on_device.is_some()
     }
 
     /// The descriptor to wait for. It is readable while a newcomer asks for the shared objects, or
@@ -120,18 +134,45 @@ impl Founder {
         !self.is_replaced() && (table.rows().any(|(_, row)| is_it(&row)) || joins())
     }
 
-    /// Answers newcomers, and publishes the counters of the founder's BPF programs. Removes the
-    /// founder's page if the founder has been replaced.
+    /// Answers newcomers, makes the rings that they ask for, and publishes the counters of the
+    /// founder's BPF programs. If the founder has been replaced, removes its page, and its group
+    /// from the device.
     ///
     /// # Errors
-    /// The error of accept(2) at the rendezvous.
+    /// [`AttendError`].
     pub fn attend(&self) -> Result<(), AttendError> {
         if self.is_replaced() {
-            drop(self.page.lock().ok().and_then(|mut page| page.take()));
+            if self.page.lock().is_ok_and(|mut page| page.take().is_some()) {
+                let removed = self.shared.fd_store.remove(StoredFd::GroupLifeline);
+                removed.map_err(AttendError::Change)?;
+            }
             return Ok(());
         }
         self.steered.publish();
-        self.shared.answer().map_err(AttendError::Answer)
+        self.shared.renew_ledger();
+        self.shared.answer().map_err(AttendError::Answer)?;
+        self.clear_device()?;
+        let spares = self.spares.lock();
+        let provided = spares.map_or(Ok(()), |mut it| it.provide(&self.shared, &self.lock));
+        provided.map_err(AttendError::Spares)
+    }
+
+    /// Frees what the device still has for other groups that are gone: the members may lack the
+    /// privilege.
+    fn clear_device(&self) -> Result<(), AttendError> {
+        let Some(on_device) = &self.shared.on_device else {
+            return Ok(());
+        };
+        if !self.shared.lifelines.is_ready().unwrap_or(true) {
+            return Ok(());
+        }
+        let Some(guard) = self.lock.try_take().map_err(AttendError::Lock)? else {
+            return Ok(());
+        };
+        match guard.try_device_guard().map_err(AttendError::Lock)? {
+            Some(_device_guard) => on_device.clear().map_err(AttendError::Change),
+            None => Ok(()),
+        }
     }
 
     /// Whether the group may have members that are gone and not settled, or a change that a process
@@ -147,7 +188,7 @@ impl Founder {
 
     /// Locks the group if it has no living member. While the group `awaits` the successor of a
     /// named member, it counts as one that has a member. `None` also while another process changes
-    /// the group.
+    /// the group. On an engine, no more packets come into the rings of members that are gone.
     ///
     /// # Errors
     /// [`AttendError`].
@@ -160,17 +201,24 @@ impl Founder {
         }
         let mut kernel = Kernel::of(&self.shared);
         let is_memberless = Slots::new(self.shared.table(), &mut kernel).is_memberless(awaits);
-        let is_memberless = is_memberless.map_err(AttendError::Change)?;
-        Ok(is_memberless.then(|| Memberless::new(&self.shared, guard)))
+        if !is_memberless.map_err(AttendError::Change)? {
+            return Ok(None);
+        }
+        let memberless = Memberless::new(&self.shared, guard);
+        memberless.stop().map_err(AttendError::Change)?;
+        Ok(Some(memberless))
     }
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> Founding<'a> {
     fn new(
         (ifindex, group): (u32, u16),
-        mode: Mode,
-        steering: &'a Arc<Steering>,
-    ) -> Result<Self, FoundError> {
+        choice: &'a GroupChoice,
+        engine: Option<&str>,
+    ) -> Result<Option<Self>, FoundError> {
+        let Some(steering) = &choice.steering else {
+            return Ok(None);
+        };
         let socket = packet::open().map_err(FoundError::of("socket"))?;
         let protocol = ETH_P_SILENT;
         let bound = packet::bind(socket.as_fd(), Address { ifindex, protocol });
@@ -178,20 +226,37 @@ impl<'a> Prepared<'a> {
         ensure_ethernet(socket.as_fd(), ifindex)?;
         let inode = packet::inode(socket.as_fd()).map_err(FoundError::of("fstat"))?;
         let steer = |error| JoinError::from(ProgramError::of(group, error));
-        let shared = new_shared(group_key(ifindex, group), steering).map_err(steer)?;
-        let fanout = load_fanout(steering, shared.map()).map_err(steer)?;
-        Ok(Self {
+        let key = group_key(ifindex, group);
+        let founding = |shared, steered, fanout, device| Self {
             steering,
-            identity: Identity::new(group, mode, ifindex, MemberId::of_socket(inode)),
-            steered: Arc::new(Steered::load(steering, None, shared.map()).map_err(steer)?),
+            identity: Identity::new(group, choice.mode, ifindex, MemberId::of_socket(inode)),
             socket,
             shared,
+            steered: Arc::new(steered),
             fanout,
-        })
+            device,
+        };
+        if let Some(engine) = engine {
+            let device = join::prepare(engine, ifindex, choice, false)?;
+            let arriving = device.arriving();
+            let shared = device.begin(key, steering);
+            let steered = Steered::unloaded(steering);
+            let device = Some((device, arriving));
+            return Ok(shared.map(|shared| founding(shared, steered, None, device)));
+        }
+        let shared = new_shared(key, steering).map_err(steer)?;
+        let fanout = load_fanout(steering, shared.map()).map_err(steer)?;
+        let kept = shared.keep_program(fanout.as_fd(), steering.text());
+        kept.map_err(FoundError::of("sendmsg"))?;
+        let steered = Steered::load(steering, None, shared.map()).map_err(steer)?;
+        let kept = steered.keep_filter(&shared.fd_store);
+        kept.map_err(FoundError::of("sendmsg"))?;
+        Ok(Some(founding(shared, steered, Some(fanout), None)))
     }
 
-    /// Begins the group. The caller holds the group's lock, and the group has no members.
-    fn begin(self, lock: GroupLock) -> Result<Founder, FoundError> {
+    /// Begins the group, which has no members. On an engine, the group gets the device's packets
+    /// from now on, and drops them until a member has joined.
+    fn begin(self, lock: GroupLock, guard: &GroupGuard) -> Result<Founder, FoundError> {
         let Self {
             steering,
             identity,
@@ -199,6 +264,7 @@ impl<'a> Prepared<'a> {
             shared,
             steered,
             fanout,
+            device,
         } = self;
         let record = Record {
             is_founder: true,
@@ -209,12 +275,18 @@ impl<'a> Prepared<'a> {
         let page = Page::create(group_dir, identity.id(), &content);
         let page = page.map_err(FoundError::of("the founder's page"))?;
         let cookie = packet::cookie(socket.as_fd()).map_err(FoundError::of("SO_COOKIE"))?;
-        shared.table().set(table::at::ID, cookie);
-        let kept = shared.keep_program(fanout.as_fd(), steering.text());
-        let kept = kept.and_then(|()| steered.keep_filter(&shared.fd_store));
-        kept.map_err(FoundError::of("sendmsg"))?;
+        if device.is_some() {
+            let steer = |error| JoinError::from(ProgramError::of(identity.group(), error));
+            let _device_guard = guard.device_guard().map_err(steer)?;
+            // The first member makes the host lose the packets, if its settings say so.
+            let attached = join::attach_group(&shared, false);
+            attached.map_err(|error| JoinError::from(EngineError::from(error)))?;
+        }
+        PerDevice::Only.begin(shared.table(), cookie);
         shared.table().show_program(steering, clock::monotonic_ns());
-        steered.count_late(fanout);
+        if let Some(fanout) = fanout {
+            steered.count_late(fanout);
+        }
         steered.publish_on(&page.words()[at::DIGEST..]);
         let opened = shared.open_rendezvous(&page);
         opened.map_err(FoundError::of("the group's socket"))?;
@@ -225,6 +297,7 @@ impl<'a> Prepared<'a> {
             shared,
             steered,
             lock,
+            spares: Mutex::default(),
             _socket: socket,
         })
     }

@@ -22,6 +22,7 @@ use crate::rejecting::Rejections;
 use crate::roster::Roster;
 use conflict::{Doubt, conflict, device};
 pub use engine::EngineAsk;
+pub(crate) use engine::attach_group;
 pub use engine_error::EngineError;
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind};

@@ -97,7 +97,8 @@ impl<'a> Kernel<'a> {
                 | StoredFd::Lifeline(_)
                 | StoredFd::Engine(_)
                 | StoredFd::GroupLifeline
-                | StoredFd::Filter => {}
+                | StoredFd::Filter
+                | StoredFd::Spare(_) => {}
             }
             socket.is_none() || program.is_none()
         })?;

@@ -145,7 +145,9 @@ pub(crate) mod at {
     /// group of the kernel writes this before it enters, and clears it after it has set the BPF
     /// program.
     pub(crate) const LACKS_PROGRAM: usize = ENGINE + 1;
-    pub(crate) const END: usize = LACKS_PROGRAM + 1;
+    /// The rings that newcomers have asked the founder for (`crate::spares`).
+    pub(crate) const ASKED_RINGS: usize = LACKS_PROGRAM + 1;
+    pub(crate) const END: usize = ASKED_RINGS + 1;
 }
 
 /// How many words a slot's row has.

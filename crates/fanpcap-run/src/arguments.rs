@@ -69,16 +69,16 @@ pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Opt
     first.or_else(|| perhaps.find(|device| exists(device)))
 }
 
-/// Whether a device of the command line has the prefix of an engine other than packet sockets.
-pub(crate) fn names_engine(command: &[OsString]) -> bool {
-    let engines = Driver::all().filter(|engine| engine.takes_devices());
-    let prefixes: Vec<String> = engines.map(|engine| format!("{engine}:")).collect();
-    let has_prefix = |text: &String| prefixes.iter().any(|prefix| text.starts_with(prefix));
+/// The engine other than packet sockets that is the prefix of a device of the command line.
+pub(crate) fn named_engine(command: &[OsString]) -> Option<Driver> {
     let [certain, perhaps] = named(command);
-    match certain.is_empty() {
-        false => certain.iter().any(has_prefix),
-        true => perhaps.iter().any(has_prefix),
-    }
+    let devices = if certain.is_empty() { perhaps } else { certain };
+    let is_prefix = |engine: &Driver| {
+        let prefix = format!("{engine}:");
+        devices.iter().any(|device| device.starts_with(&prefix))
+    };
+    let mut engines = Driver::all().filter(|engine| engine.takes_devices());
+    engines.find(is_prefix)
 }
 
 /// The values of the options that name a device, and the values of those that may name one.
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn engines_are_found_in_devices() {
-        let names = |line: &str| names_engine(&words(line));
+        let names = |line: &str| named_engine(&words(line)).is_some();
         assert!(names("tcpdump -i xdp:eth0") && names("tcpdump -nixdp:eth0^eth1"));
         assert!(names("snort -q --interface=xdp:eth0") && names("capture -dxdp:eth0"));
         assert!(!names("tcpdump -i pfq:eth0 -w xdp.pcap"));

@@ -1,4 +1,4 @@
-//! Founds a group on packet sockets, for applications that may not load BPF programs.
+//! Founds a group, for applications that may not load BPF programs.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
 use fanpcap_config::driver::Driver;
-use fanpcap_config::settings::{Environment, Explained, Group, GroupChoice, Settings};
+use fanpcap_config::settings::{Environment, Explained, Group, Plan, Settings};
 use fanpcap_group::founder::{FoundError, Founder, PERIOD};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::is_secure;
@@ -119,32 +119,32 @@ pub(crate) fn asked_engine(
     plan.on_engine.map(|it| it.engine)
 }
 
-/// Founds the group of copies if its mode is a steering program on packet sockets. `None` if it is
-/// not, if the group exists already, or if this process can't found it. The first copy then begins
-/// the group, or reports why it can't.
+/// Founds the group of copies if its mode is a steering program. `engine` is the engine that the
+/// copies' arguments name. `None` if the mode is one of the kernel's, if the group exists already,
+/// or if this process can't found it. The first copy then begins the group, or reports why it
+/// can't.
 pub(crate) fn of_copies(
     group: u16,
     device: Option<&str>,
+    engine: Option<Driver>,
     fanout: Option<&str>,
 ) -> Option<Arc<Founder>> {
     let device = device.filter(|device| *device != ANY)?;
-    let choice = explained(group, device, fanout)?.plan.ok()?.choice?;
-    found(group, device, &choice).ok()?.map(Arc::new)
+    let prefixed = engine.map(|engine| format!("{engine}:{device}"));
+    let asked = prefixed.as_deref().unwrap_or(device);
+    let plan = explained(group, asked, fanout)?.plan.ok()?;
+    found(group, device, &plan).ok()?.map(Arc::new)
 }
 
-/// Founds a group on a device. `None` if the group exists already, or if its members can found it
-/// without a privilege.
+/// Founds a group on a device, for the members of this plan. `None` if the group exists already, or
+/// if its members can found it without a privilege.
 ///
 /// # Errors
 /// [`FoundError`].
-pub(crate) fn found(
-    group: u16,
-    device: &str,
-    choice: &GroupChoice,
-) -> Result<Option<Founder>, FoundError> {
-    let steering = choice.steering.as_ref().filter(|_| !choice.is_on_engine());
-    match interface::index(device).zip(steering) {
-        Some((ifindex, steering)) => Founder::found((ifindex, group), choice.mode, steering),
+pub(crate) fn found(group: u16, device: &str, plan: &Plan) -> Result<Option<Founder>, FoundError> {
+    let engine = plan.on_engine.as_ref().map(|it| it.engine.to_string());
+    match interface::index(device).zip(plan.choice.as_ref()) {
+        Some((ifindex, choice)) => Founder::found((ifindex, group), choice, engine.as_deref()),
         None => Ok(None),
     }
 }

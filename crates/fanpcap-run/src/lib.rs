@@ -169,7 +169,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     );
     let first = arguments.fanout.first().map(String::as_str);
     let engine = founding::asked_engine(group, device.as_deref(), first);
-    let is_on_engine = engine.is_some() || arguments::names_engine(&arguments.command);
+    let named_engine = arguments::named_engine(&arguments.command);
+    let is_on_engine = engine.is_some() || named_engine.is_some();
     let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
         Some(modes) => modes,
         None => group::by_settings(group, device.as_deref()),
@@ -198,9 +199,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         output.say(&warning);
     }
     let ifindex = device.as_deref().and_then(interface::index);
-    let founder = founding::of_copies(group, device.as_deref(), fanout.variable(0));
+    let founder = founding::of_copies(group, device.as_deref(), named_engine, fanout.variable(0));
     let run = Run {
         device: device.as_deref(),
+        named_engine,
         devices: ifindex.as_slice(),
         arguments,
         library: &library,

@@ -134,18 +134,14 @@ fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     let explained = founding::explained(group, device, fanout);
     let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
     let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;
-    let choice = plan
-        .choice
-        .context("the settings give the device no group")?;
-    let (mode, is_on_engine) = (choice.shown_mode(), choice.is_on_engine());
+    let choice = plan.choice.as_ref();
+    let choice = choice.context("the settings give the device no group")?;
     if choice.steering.is_none() {
+        let mode = choice.shown_mode();
         bail!("mode {mode} needs no founder: members may start the group without CAP_BPF");
     }
-    if is_on_engine {
-        bail!("the settings say driver = xdp: each member of such a group needs CAP_BPF itself");
-    }
     ensure_startable(group, ifindex)?;
-    let founded = founding::found(group, device, &choice).map_err(|error| match error {
+    let founded = founding::found(group, device, &plan).map_err(|error| match error {
         FoundError::System { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
             anyhow!("founding a group needs CAP_NET_RAW and CAP_BPF: run as root, or let root run this command with --user")
         }

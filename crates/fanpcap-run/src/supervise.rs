@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use fanpcap_config::driver::Driver;
 use fanpcap_group::founder::Founder;
 
 use super::Arguments;
@@ -30,6 +31,8 @@ pub(crate) struct Run<'a> {
     pub(crate) fanout: &'a GroupMode,
     /// The device, as far as the arguments name it.
     pub(crate) device: Option<&'a str>,
+    /// The engine other than packet sockets that the arguments name.
+    pub(crate) named_engine: Option<Driver>,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
     /// Accepts the copies' output and the command's messages.

@@ -119,8 +119,13 @@ impl From<XdpError> for Refusal {
             | XdpError::Part { .. }
             | XdpError::Memory { .. } => false,
         };
+        let lacks_privilege = matches!(
+            &error,
+            XdpError::Part { error, .. } if error.kind() == io::ErrorKind::PermissionDenied
+        );
         Self {
             is_busy,
+            lacks_privilege,
             ..Self::new(error, slug)
         }
     }

@@ -142,6 +142,12 @@ impl OnDevice for OnXdp {
         Ok(Box::new(PoolOfMember::new(program, pool, ask)))
     }
 
+    fn adopt(&self, ask: &Ask, rings: Vec<OwnedFd>) -> Result<Box<dyn MemberIo>, Refusal> {
+        let pool = MemberPool::open(rings, self.program.shape()).map_err(of_store)?;
+        let program = Arc::clone(&self.program);
+        Ok(Box::new(PoolOfMember::new(program, pool, ask)))
+    }
+
     fn dismiss(&self, slot: u8) -> io::Result<()> {
         self.program.take_away(slot)
     }

@@ -1,6 +1,7 @@
 //! Why a group can't be founded, or why a founder can't look after its group.
 
 use crate::join::JoinError;
+use crate::spares::SparesError;
 use crate::steered::SteerError;
 use std::{fmt, io};
 
@@ -59,6 +60,8 @@ impl std::error::Error for FoundError {
 pub enum AttendError {
     /// Newcomers can't be answered.
     Answer(io::Error),
+    /// The rings that newcomers ask for can't be made.
+    Spares(SparesError),
     /// The group's lock can't be taken.
     Lock(SteerError),
     /// The group's slots can't be changed.
@@ -69,6 +72,7 @@ impl fmt::Display for AttendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer(error) => write!(f, "newcomers can't be answered: {error}"),
+            Self::Spares(error) => write!(f, "rings for newcomers: {error}"),
             Self::Lock(error) => write!(f, "the group's lock: {error}"),
             Self::Change(error) => write!(f, "members that are gone can't be settled: {error}"),
         }
@@ -80,6 +84,7 @@ impl std::error::Error for AttendError {
         match self {
             Self::Answer(error) | Self::Change(error) => Some(error),
             Self::Lock(error) => Some(error),
+            Self::Spares(error) => Some(error),
         }
     }
 }

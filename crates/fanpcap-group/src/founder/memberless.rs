@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::page::MemberId;
 use crate::shared::Shared;
 use crate::slots::Slots;
-use crate::table::FinalCounters;
+use crate::table::{FinalCounters, State};
 use crate::takeover;
 use fanpcap_buckets::Slot;
 use fanpcap_engine::fd_store::StoredFd;
@@ -25,6 +25,19 @@ impl<'a> Memberless<'a> {
             shared,
             _guard: guard,
         }
+    }
+
+    /// Stops the packets into the rings of all members that are gone, if an engine fills these
+    /// rings: their last counts are then final.
+    pub(super) fn stop(&self) -> io::Result<()> {
+        let Some(on_device) = &self.shared.on_device else {
+            return Ok(());
+        };
+        let mut rows = self.shared.table().rows();
+        rows.try_for_each(|(slot, row)| match row.state {
+            State::Dead | State::TakenOver => on_device.dismiss(slot.0),
+            _ => Ok(()),
+        })
     }
 
     /// Closes the group's duplicate of a dead member's socket. The caller may have the last

@@ -46,7 +46,7 @@ pub(super) fn in_new_group<T>(
 
 /// Gives the device's packets to the group. If the group `steals`, the host does not get these
 /// packets as long as the group lasts. The caller holds the device's guard, as for [`check`].
-pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
+pub(crate) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
         let number = on_device.attach(&shared.fd_store, steals)?;
         shared.table().set(at::GROUP_SLOT, number.into());

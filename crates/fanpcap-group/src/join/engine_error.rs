@@ -53,6 +53,13 @@ pub enum EngineError {
         /// Why, member by member.
         reasons: String,
     },
+    /// The handle lacks the privilege to make its rings, and the group's founder has made none.
+    NoSpare {
+        /// The group's number.
+        group: u16,
+        /// The founder's process.
+        pid: u32,
+    },
     /// The engine can't change the BPF program that it runs on the device.
     Serve(io::Error),
     /// The locks of the groups can't be taken.
@@ -97,6 +104,12 @@ impl fmt::Display for EngineError {
                 "other groups are on {device}, and no member hands over the shared \
                  descriptors: {reasons}",
             ),
+            Self::NoSpare { group, pid } => write!(
+                f,
+                "this application lacks CAP_BPF, and the founder of fan-out group {group}, process \
+                 {pid}, has made no rings for it: that process is stopped, or its memory limit is \
+                 too low",
+            ),
             Self::Serve(error) => write!(f, "can't change the device's BPF program: {error}"),
             Self::Lock(error) => write!(f, "can't take the device's lock: {error}"),
             Self::Refused(refusal) => refusal.fmt(f),
@@ -115,6 +128,7 @@ impl std::error::Error for EngineError {
             | Self::Taken { .. }
             | Self::Unsteered { .. }
             | Self::Unclassified { .. }
+            | Self::NoSpare { .. }
             | Self::Unreachable { .. } => None,
         }
     }
@@ -149,6 +163,7 @@ impl EngineError {
             | Self::Lost { .. }
             | Self::Taken { .. }
             | Self::Unsteered { .. }
+            | Self::NoSpare { .. }
             | Self::Unclassified { .. } => false,
         }
     }
@@ -163,6 +178,7 @@ impl EngineError {
             Self::Unreachable { .. } => "xdp-registry-unreachable",
             Self::Serve(_) => "xdp-unavailable",
             Self::Lock(error) => error.slug(),
+            Self::NoSpare { .. } => "founder-makes-no-rings",
             Self::Taken { .. } => "system-call-failed",
             Self::Refused(refusal) => refusal.slug,
         }

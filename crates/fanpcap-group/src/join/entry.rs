@@ -151,12 +151,14 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether the newcomer replaces the group's founder: the founder has no members, and has
-    /// founded the group for another steering program, or the newcomer is on an engine or on
+    /// founded the group for another steering program or on another engine, or the newcomer is on
     /// several devices.
     fn replaces(&self, shared: &Shared) -> bool {
         let table = shared.table();
-        let is_without_members = shared.engine.is_none() && table.positions() == 0;
-        let is_other = self.newcomer.engine.is_some()
+        let is_without_members = table.positions() == 0;
+        let has = shared.engine.map(|it| it.id());
+        let wants = self.newcomer.engine.map(|it| it.prepared.engine().id());
+        let is_other = has != wants
             || table.get(at::DIGEST) != self.steering.digest()
             || !matches!(self.newcomer.per_device, PerDevice::Only);
         is_without_members && is_other

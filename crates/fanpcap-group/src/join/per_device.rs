@@ -28,7 +28,7 @@ const TRIES: usize = 8;
 impl PerDevice<'_> {
     /// Writes into a new group's table the group that it follows, and the devices on which other
     /// groups follow it. `id` is the cookie of the group's first socket.
-    pub(super) fn begin(&self, table: Table<'_>, id: u64) {
+    pub(crate) fn begin(&self, table: Table<'_>, id: u64) {
         table.set(at::ID, id);
         table.set(at::FOLLOWS, self.follows());
         let keys: Vec<u64> = self.others().iter().map(|it| group_key(*it, 0)).collect();

@@ -6,7 +6,8 @@ use crate::found::{self, Leaving};
 use crate::guard::{Claim, GroupLock, LOOKED_AFTER};
 use crate::identity::Identity;
 use crate::page::GroupDir;
-use crate::roster::Roster;
+use crate::record::Record;
+use crate::roster::{self, Roster};
 use crate::shared::{Shared, group_key};
 use crate::steered::SteerError;
 use crate::table::at;
@@ -77,7 +78,7 @@ pub fn prepare(
     let lock = GroupLock::open(&identity).map_err(EngineError::Lock)?;
     let (device, is_private, arriving) = device_of(engine, ifindex, &lock)?;
     let found = match choice.group {
-        Group::Number(number) => has_members(engine, number, ifindex),
+        Group::Number(number) => has_begun(engine, (number, ifindex), steering),
         Group::New => Ok(false),
     };
     let shared = match found {
@@ -107,7 +108,7 @@ impl Prepared {
     }
 
     /// Makes other newcomers wait for this newcomer's page as long as the result is kept.
-    pub(super) fn arriving(&self) -> Option<Claim> {
+    pub(crate) fn arriving(&self) -> Option<Claim> {
         let arriving = self.arriving.lock().ok().and_then(|mut it| it.take());
         arriving.or_else(|| self.lock.arrive())
     }
@@ -122,7 +123,7 @@ impl Prepared {
     /// share. The group gets no packets yet. Returns `None` if another steering program was
     /// prepared: the application has asked for another group since, or the group ran another
     /// steering program until now.
-    pub(super) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
+    pub(crate) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
         let (shared, digest) = self.shared.lock().ok()?.take()?;
         if digest != steering.digest() {
             return None;
@@ -140,12 +141,22 @@ impl Prepared {
     }
 }
 
-fn has_members(engine: &dyn Engine, group: u16, ifindex: u32) -> Result<bool, EngineError> {
+/// Whether the group has members, or a founder that has founded it with this steering program.
+fn has_begun(
+    engine: &dyn Engine,
+    (group, ifindex): (u16, u32),
+    steering: &Steering,
+) -> Result<bool, EngineError> {
     let roster = Roster::look().unwrap_or_default();
     let mut members = roster.members(group).filter(|it| it.ifindex == ifindex);
     match members.next().map(|it| it.protocol == ETH_P_SILENT) {
         Some(false) => Err(EngineError::other(group, None, Some(engine.name()))),
-        member => Ok(member.is_some()),
+        Some(true) => Ok(true),
+        None => {
+            let founder = roster::founder(ifindex, group).filter(Record::is_on_engine);
+            let founded = founder.and_then(|founder| founder.steering);
+            Ok(founded.is_some_and(|it| it.digest == steering.digest()))
+        }
     }
 }
 

@@ -24,10 +24,10 @@ pub(super) struct Nowhere {
 }
 
 impl Nowhere {
-    /// Holds the count of a group that this command has founded. If that fails, the count is held
-    /// when the group has a member.
+    /// Holds the count of a group on packet sockets that this command has founded. If that fails,
+    /// the count is held when the group has a member.
     pub(super) fn of_founder(&mut self, founder: &Founder) {
-        let table = founder.table();
+        let table = founder.table().filter(|_| !founder.is_on_engine());
         let table = table.map(|table| (founder.ifindex(), table, 0));
         self.tables.extend(table);
     }

@@ -31,6 +31,9 @@ struct Reading {
     offered: u64,
     /// The group's count of packets without a member, when this command stopped the members.
     no_member: Option<u64>,
+    /// How many packets without a member are in the bound already. A group that this command has
+    /// founded goes on after its last member.
+    told: u64,
 }
 
 impl GroupReadings {
@@ -54,15 +57,17 @@ impl Reading {
         Some(counted.saturating_sub(offered))
     }
 
-    /// Packets of an ended group that no member counted, up to the device's count `until`. Some of
-    /// these packets came while the group had no member with a share. The others came after the
-    /// group's end: they are no loss if the end `is_intended`.
-    fn uncounted(&self, until: u64, is_intended: bool) -> u64 {
+    /// Packets of a group without members that no member counted, up to the device's count `until`.
+    /// Some of these packets came while the group had no member with a share. The others came after
+    /// the group's end: they are no loss if the end `is_intended`.
+    fn uncounted(&mut self, until: u64, is_intended: bool) -> u64 {
         let offered = self.counters.offered().saturating_sub(self.offered);
         let since = until.saturating_sub(self.counted).saturating_sub(offered);
         let missed = if is_intended { 0 } else { since };
         let no_member = self.no_member;
-        missed.saturating_add(no_member.unwrap_or_else(|| self.counters.no_member()))
+        let no_member = no_member.unwrap_or_else(|| self.counters.no_member());
+        let before = std::mem::replace(&mut self.told, no_member);
+        missed.saturating_add(no_member.saturating_sub(before))
     }
 }
 
@@ -94,13 +99,16 @@ impl Ledger {
                 counted: u64::MAX,
                 offered: 0,
                 no_member: None,
+                told: 0,
             };
             let joined = member.rejecting().joined_at;
             let resumed = self.resumed.remove(&ifindex).or(joined);
             let head = resumed.and_then(|resumed| reading.unoffered(ifindex, resumed));
             let before = self.offered.0.insert(ifindex, reading).zip(joined);
             let is_intended = self.absences.is_over;
-            let missed = before.map_or(0, |(before, joined)| before.uncounted(joined, is_intended));
+            let missed = before.map_or(0, |(mut before, joined)| {
+                before.uncounted(joined, is_intended)
+            });
             let account = Account::uncounted(head.map(|head| head.saturating_add(missed)));
             self.settled.push((member.copy, account));
         }
@@ -156,10 +164,16 @@ impl Ledger {
         let held = self.held.iter().filter(|it| it.ifindex == ifindex);
         let joined = held.filter_map(|it| it.rejecting().joined_at).min();
         let until = joined.filter(|_| !is_deserted).or(counted);
-        let reading = self.offered.0.remove(&ifindex);
         let is_intended = self.absences.is_over;
-        let ended = reading.zip(until);
-        ended.map_or(0, |(reading, until)| reading.uncounted(until, is_intended))
+        let uncounted =
+            |reading: &mut Reading| until.map_or(0, |until| reading.uncounted(until, is_intended));
+        let founder = self.founder.as_ref();
+        if founder.is_some_and(|it| it.ifindex() == ifindex && !it.is_replaced()) {
+            // The group goes on, with the same counters.
+            return self.offered.0.get_mut(&ifindex).map_or(0, uncounted);
+        }
+        let reading = self.offered.0.remove(&ifindex);
+        reading.map_or(0, |mut reading| uncounted(&mut reading))
     }
 
     /// Whether the group of the last reading on a device has no member any more. False if no group

@@ -265,7 +265,8 @@ impl<'a> Watch<'a> {
             return;
         }
         let fanout = self.run.fanout.variable(0);
-        let founder = founding::of_copies(self.run.group, Some(device), fanout);
+        let founder =
+            founding::of_copies(self.run.group, Some(device), self.run.named_engine, fanout);
         let attending = founder.as_ref().map(Attending::start);
         // Without a founder, the first copy begins the group.
         self.attending = attending.and_then(Result::ok);

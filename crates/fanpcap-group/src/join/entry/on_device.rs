@@ -10,13 +10,16 @@ use crate::join::{EngineError, JoinError};
 use crate::kernel::Kernel;
 use crate::member::Member;
 use crate::membership::Membership;
+use crate::roster;
 use crate::shared::Shared;
 use crate::slots::Slots;
+use crate::spares::{self, SparesError};
 use fanpcap_buckets::Slot;
-use fanpcap_engine::{MemberIo, faults};
+use fanpcap_engine::{Ask, MemberIo, Refusal, faults};
 use fanpcap_linux::packet::Address;
 use fanpcap_linux::wait::clock;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A newcomer's rings in its future slot. The rings get no packets before the newcomer has joined.
@@ -68,7 +71,7 @@ impl Entry<'_> {
     #[inline(never)]
     pub(super) fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
         Ok(Begun {
-            placed: self.place(&Arc::new(shared), FIRST, None)?,
+            placed: self.place(&Arc::new(shared), FIRST, (None, None))?,
             is_attached: false,
         })
     }
@@ -125,18 +128,20 @@ impl Entry<'_> {
         let slot = slot.ok_or(JoinError::Full(self.newcomer.fanout.id))?;
         // Without pages no other newcomer could see a claim, so keep the lock.
         let kept = (!lock.is_seen()).then_some(guard);
-        let placed = self.place(shared, slot, claim)?;
+        let founders = kept.is_none().then_some(lock);
+        let placed = self.place(shared, slot, (claim, founders))?;
         let guard = kept.map_or_else(|| lock.take(), Ok);
         Ok((guard.map_err(|error| self.steer(error))?, Some(placed)))
     }
 
-    /// Directs the packets of a free slot into the newcomer's rings.
+    /// Directs the packets of a free slot into the newcomer's rings. With the group's lock, which
+    /// the caller does not hold, a newcomer without privileges takes rings from the founder.
     #[inline(never)]
     fn place(
         &self,
         shared: &Arc<Shared>,
         slot: Slot,
-        claim: Option<Claim>,
+        (claim, lock): (Option<Claim>, Option<&GroupLock>),
     ) -> Result<Placed, JoinError> {
         let on_device = shared.engine.zip(shared.on_device.as_ref());
         let on_device = on_device.zip(self.newcomer.engine.as_ref());
@@ -145,7 +150,14 @@ impl Entry<'_> {
         if asked.ask.outgoing {
             on_device.sees_sent().map_err(EngineError::from)?;
         }
-        let io = on_device.open(&asked.ask).map_err(EngineError::from)?;
+        let io = match on_device.open(&asked.ask) {
+            Err(refusal) if refusal.lacks_privilege => {
+                let rings = self.spare_rings(shared, lock, &asked.ask, refusal)?;
+                on_device.adopt(&asked.ask, rings)
+            }
+            opened => opened,
+        };
+        let io = io.map_err(EngineError::from)?;
         self.note_before();
         shared.note_counted_before(slot);
         let admitted = io.admit(slot.0, self.cookie()?);
@@ -157,6 +169,28 @@ impl Entry<'_> {
             io: Some(io),
             _claim: claim,
         })
+    }
+
+    /// Takes rings that the group's founder has made. Without a founder, returns the `refusal` of
+    /// the newcomer's own rings.
+    fn spare_rings(
+        &self,
+        shared: &Shared,
+        lock: Option<&GroupLock>,
+        ask: &Ask,
+        refusal: Refusal,
+    ) -> Result<Vec<OwnedFd>, JoinError> {
+        let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
+        let Some((lock, founder)) = lock.zip(roster::founder(ifindex, group)) else {
+            return Err(EngineError::from(refusal).into());
+        };
+        let rings = spares::take(shared, lock, ask).map_err(|error| match error {
+            SparesError::Lock(error) => self.steer(error),
+            SparesError::Store(error) => self.failed("the group's descriptor store", error),
+            SparesError::Rings(refusal) => EngineError::from(refusal).into(),
+        });
+        let pid = founder.pid;
+        rings?.ok_or_else(|| EngineError::NoSpare { group, pid }.into())
     }
 
     /// Notes the device's packet count before the newcomer may get packets. Only the first call

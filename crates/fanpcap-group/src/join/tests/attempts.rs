@@ -52,6 +52,10 @@ impl OnDevice for Watched {
         self.0.open(ask)
     }
 
+    fn adopt(&self, ask: &Ask, rings: Vec<OwnedFd>) -> Result<Box<dyn MemberIo>, Refusal> {
+        self.0.adopt(ask, rings)
+    }
+
     fn entries(&self) -> Vec<StoredFd> {
         self.0.entries()
     }

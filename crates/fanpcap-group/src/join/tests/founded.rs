@@ -21,8 +21,7 @@ fn on_sockets(text: &str) -> GroupChoice {
 }
 
 fn found(ifindex: u32, choice: &GroupChoice) -> Option<Founder> {
-    let steering = choice.steering.as_ref().unwrap();
-    Founder::found((ifindex, GROUP), choice.mode, steering).unwrap()
+    Founder::found((ifindex, GROUP), choice, None).unwrap()
 }
 
 fn enter(ifindex: u32, choice: &GroupChoice) -> Result<Entered, JoinError> {
