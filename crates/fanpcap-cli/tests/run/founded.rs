@@ -28,7 +28,7 @@ const FRAMES: u64 = 2000;
 const WRITTEN_AFTER: Duration = Duration::from_millis(600);
 
 /// What the programs get besides their command line: no CAP_BPF.
-const WITHOUT_BPF: [&str; 4] = [
+pub(crate) const WITHOUT_BPF: [&str; 4] = [
     "setpriv",
     "--bounding-set=-bpf,-sys_admin",
     "--inh-caps=-bpf,-sys_admin",
@@ -392,7 +392,7 @@ fn a_group_is_founded_again_when_its_device_comes_back() {
 }
 
 /// A process that is killed when this value is dropped.
-struct Ending(Child);
+pub(crate) struct Ending(pub(crate) Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -401,11 +401,11 @@ impl Drop for Ending {
     }
 }
 
-const OWN: &str = env!("CARGO_BIN_EXE_fanpcap");
+pub(crate) const OWN: &str = env!("CARGO_BIN_EXE_fanpcap");
 
 /// Starts `COMMAND serve`, where the command ends with the program, and waits until it has founded
 /// the group.
-fn serve(scratch: &Scratch, command: &[&str], options: &[&str]) -> Result<Ending> {
+pub(crate) fn serve(scratch: &Scratch, command: &[&str], options: &[&str]) -> Result<Ending> {
     let mut serve = Command::new(command[0]);
     serve.args(&command[1..]);
     serve.arg("serve").arg(format!("{GROUP}@{FAR}"));
@@ -423,7 +423,7 @@ fn serve(scratch: &Scratch, command: &[&str], options: &[&str]) -> Result<Ending
 }
 
 /// A member of the group, started `through` another command.
-fn tcpdump(file: &Path, through: &[&str]) -> Result<Command> {
+pub(crate) fn tcpdump(file: &Path, through: &[&str]) -> Result<Command> {
     let tcpdump = ["tcpdump", "-n", "-U", "-Z", "root", "-i", FAR, "-w"];
     let words = [through, &tcpdump].concat();
     let mut command = Command::new(words[0]);
