@@ -115,7 +115,7 @@ impl Founder {
     }
 
     /// Whether the group's first member has replaced the founder: it came with another steering
-    /// program, with several devices, or on an engine.
+    /// program, with several devices, or on another engine.
     pub fn is_replaced(&self) -> bool {
         !self.shared.table().is_of(self.key)
     }

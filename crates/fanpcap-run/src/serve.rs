@@ -27,8 +27,8 @@ use crate::group;
 ///
 /// The first member of a group loads the group's steering program, such as flow. This takes
 /// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and
-/// tshark. This command loads the steering program for such programs, and waits. It captures no
-/// packets. 'fanpcap run' does the same for its copies.
+/// tshark. This command loads the steering program for such programs, and waits. On the XDP engine
+/// it also makes their rings. It captures no packets. 'fanpcap run' does the same for its copies.
 ///
 /// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
 /// network namespace of this command, and run as the same user. Root names another user by --user.
@@ -102,6 +102,13 @@ const CAPABILITIES: &str = "+bpf,+net_raw";
 /// Gives the directory of the group's pages to a user, and continues as that user.
 fn serve_as(user: &User, arguments: &Arguments) -> Result<ExitCode> {
     let (group, device) = &arguments.group;
+    if let Some(engine) = founding::asked_engine(*group, Some(device), arguments.fanout.as_deref())
+    {
+        bail!(
+            "--user: groups on engine {engine} are served for root's members only: without 'driver = \
+             {engine}' members use packet sockets"
+        );
+    }
     let ids = (user.id.parse()?, user.group.parse()?);
     let ifindex = interface::index(device).with_context(|| interface::missing(device))?;
     let given = GroupDir::of(ifindex, *group).and_then(|directory| directory.give(ids));

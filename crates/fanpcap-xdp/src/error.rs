@@ -64,9 +64,9 @@ impl fmt::Display for XdpError {
 }
 
 /// End of an error message: which privilege is missing.
-const UNPRIVILEGED: &str = ": each member of a group on engine xdp needs CAP_BPF and CAP_NET_ADMIN \
-     when it opens the device, which this application lacks or has given up before: let all members \
-     keep these capabilities, or let all members use packet sockets";
+const UNPRIVILEGED: &str = ": without a founder, each member of a group on engine xdp needs CAP_BPF \
+     and CAP_NET_ADMIN when it opens the device, which this application lacks or has given up \
+     before: found the group by 'fanpcap run' or 'fanpcap serve'";
 
 fn write_memory(f: &mut fmt::Formatter<'_>, needed: u64, limit: Option<&Limit>) -> fmt::Result {
     write!(f, "the rings take {} MiB", needed >> 20)?;

@@ -206,6 +206,7 @@ fn of_xdp() -> BTreeMap<String, String> {
             has: "engine xdp".to_owned(),
             wants: "packet sockets".to_owned(),
         },
+        EngineError::NoSpare { group: 7, pid: 42 },
         EngineError::Unreachable {
             device: device(),
             reasons: "process 42 (tcpdump): pidfd_getfd: Operation not permitted (os error 1)"
