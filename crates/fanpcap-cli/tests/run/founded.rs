@@ -154,18 +154,23 @@ fn a_filtering_part_is_loaded_by_the_founder() {
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_ledger_is_exact_when_all_copies_die_at_once() {
     for seed in 0..crate::ledger::ledger_runs().unwrap_or(2) {
-        let row = netns::within_new(|| killed_at_once(seed)).unwrap();
+        let start = |command: &[&str]| start("2", &["--fanout", "flow"], command);
+        let row = netns::within_new(|| killed_at_once("flow", seed, start)).unwrap();
         println!("{row}");
         assert!(!row.contains("WRONG"), "{row}");
     }
 }
 
-fn killed_at_once(seed: u64) -> Result<String> {
+pub(crate) fn killed_at_once(
+    mode: &str,
+    seed: u64,
+    start: impl FnOnce(&[&str]) -> Result<Running>,
+) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
     let command = [
         "dumpcap", "-q", "-P", "-s", "96", "-i", FAR, "-w", "%i.pcap",
     ];
-    let running = start("2", &["--fanout", "flow"], &command)?;
+    let running = start(&command)?;
     let before = counted()?;
     let traffic = Traffic::start("50kpps")?;
     await_for("traffic", LIMIT, || {
@@ -186,7 +191,7 @@ fn killed_at_once(seed: u64) -> Result<String> {
     ensure!(!known.contains(&None), "{summary:#}");
     ensure!(of("unread") > Some(0), "{summary:#}");
     ensure!(of("uncounted_at_most") == Some(0), "{summary:#}");
-    row(("flow", seed, device), &summary)
+    row((mode, seed, device), &summary)
 }
 
 /// A member that is started by itself joins the group that `fanpcap serve` keeps, also after the

@@ -233,7 +233,7 @@ pub(crate) fn copies(running: &Running) -> Result<Vec<u32>> {
             .filter_map(|pid| pid.parse().ok());
         let is_copy = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.starts_with(b"tcpdump\0")
+            line.starts_with(b"tcpdump\0") || line.starts_with(b"dumpcap\0")
         };
         let mut found: Vec<u32> = children.filter(is_copy).collect();
         found.sort_unstable();
