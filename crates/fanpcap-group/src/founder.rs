@@ -2,8 +2,9 @@
 //!
 //! Loading a BPF program takes `CAP_BPF`. Some applications have given it up when they open their
 //! handle, such as dumpcap, so they can't be a group's first member. A founder loads the group's
-//! BPF programs for them. It is no member: it has no slot, and its socket gets no packets. The
-//! socket only identifies the founder's page, which leads newcomers to the shared objects.
+//! BPF programs for them, and on an engine it makes their rings (`crate::spares`). It is no member:
+//! it has no slot, and its socket gets no packets. The socket only identifies the founder's page,
+//! which leads newcomers to the shared objects.
 //!
 //! The founder has the descriptor store open, so sockets and rings outlive the last member. The
 //! next newcomer takes them over, or the founder settles them ([`Founder::lock_memberless`]).

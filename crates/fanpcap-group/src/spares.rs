@@ -9,7 +9,7 @@
 //! Rings that a newcomer has taken never come back into the store. So no process that has them
 //! mapped can reach the rings of a later member.
 
-use crate::guard::GroupLock;
+use crate::guard::{GroupGuard, GroupLock};
 use crate::shared::Shared;
 use crate::steered::SteerError;
 use crate::table::{Table, at};
@@ -29,6 +29,10 @@ const MADE_WITHIN: Duration = Duration::from_secs(3);
 /// size, for another newcomer.
 const AGAIN: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(5);
+
+/// How long a founder tries to take the group's lock, and the pause between two attempts.
+const LOCKED_WITHIN: Duration = Duration::from_secs(1);
+const LOCK_STEP: Duration = Duration::from_millis(1);
 
 /// How many rings a founder has ahead at most: any member can write to the table.
 const AHEAD_MAX: u32 = 16;
@@ -122,9 +126,9 @@ pub(crate) struct Spares {
 }
 
 impl Spares {
-    /// Makes the rings that newcomers have asked for since the last call. Does nothing while
-    /// another process changes the group: the next call does it. Does not hold the group's lock
-    /// while it makes rings, because this takes a while.
+    /// Makes the rings that newcomers have asked for since the last call. Does not hold the group's
+    /// lock while it makes rings, because this takes a while. If another process keeps the lock, the
+    /// next call tries again.
     ///
     /// # Errors
     /// [`SparesError`]. Newcomers that still wait ask again.
@@ -133,19 +137,21 @@ impl Spares {
         if asked == self.seen {
             return Ok(());
         }
-        let Some(guard) = lock.try_take().map_err(SparesError::Lock)? else {
+        let Some(guard) = take_answering(shared, lock)? else {
             return Ok(());
         };
         let spares = spares(&shared.fd_store).map_err(SparesError::Store)?;
         drop(guard);
-        let times = asked.times.wrapping_sub(self.seen.times).min(AHEAD_MAX);
-        self.seen = asked;
         let numbers = spares.into_iter().map(|(number, _)| number);
         let is_asked = |number: &u64| halves(*number).1 == asked.bytes;
         let (kept, others): (Vec<u64>, Vec<u64>) = numbers.partition(is_asked);
+        let times = asked.times.wrapping_sub(self.seen.times).min(AHEAD_MAX);
         let count = (times as usize).saturating_sub(kept.len());
         let (made, result) = make(shared, asked.bytes, count);
-        let _guard = lock.take().map_err(SparesError::Lock)?;
+        let Some(_guard) = take_answering(shared, lock)? else {
+            return Ok(());
+        };
+        self.seen = asked;
         for rings in made {
             self.made = self.made.wrapping_add(1);
             let entry = StoredFd::Spare(word(self.made, asked.bytes));
@@ -160,7 +166,21 @@ impl Spares {
     }
 }
 
-/// Makes `count` rings, or as many as possible.
+/// Takes the group's lock; `None` if another process keeps it. Meanwhile answers newcomers: one of
+/// them may hold the lock, and waits for the answer.
+fn take_answering(shared: &Shared, lock: &GroupLock) -> Result<Option<GroupGuard>, SparesError> {
+    let begin = Instant::now();
+    while begin.elapsed() < LOCKED_WITHIN {
+        if let Some(guard) = lock.try_take().map_err(SparesError::Lock)? {
+            return Ok(Some(guard));
+        }
+        let _ = shared.answer();
+        thread::sleep(LOCK_STEP);
+    }
+    Ok(None)
+}
+
+/// Makes `count` rings, or as many as possible. Answers newcomers, who wait only a second.
 fn make(
     shared: &Shared,
     bytes: u32,
@@ -177,6 +197,7 @@ fn make(
             Ok(rings) => made.push(rings),
             Err(refusal) => return (made, Err(SparesError::Rings(refusal))),
         }
+        let _ = shared.answer();
     }
     (made, Ok(()))
 }

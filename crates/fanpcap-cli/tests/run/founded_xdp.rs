@@ -1,13 +1,14 @@
 //! Programs without CAP_BPF, such as dumpcap and tshark, in groups on the XDP engine: the founder
 //! loads the BPF programs and makes the pools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::roster::{self, RosterEntry};
+use fanpcap_linux::bpf::ObjectId;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Flow, Frame};
 use fanpcap_testkit::{Capture, Injector, Scratch, Veth, member, netns};
@@ -72,6 +73,14 @@ fn ensure_unprivileged_on_xdp(members: &[RosterEntry]) -> Result<()> {
         ensure!(held & (BPF | SYS_ADMIN) == 0, "{pid} has {held:x}");
     }
     Ok(())
+}
+
+/// The kernel's ids of the pools of which a process has descriptors. A pool's entries are blocks of
+/// one of these sizes.
+fn pools(pid: u32) -> BTreeSet<u32> {
+    let sizes = [1 << 18, 1 << 19, 1 << 20];
+    let pools = sizes.map(|size| ObjectId::maps_of(pid, size));
+    pools.into_iter().flat_map(BTreeMap::into_keys).collect()
 }
 
 /// Frames of the same flows, with numbers that no other call has used.
@@ -193,7 +202,7 @@ fn programs_without_cap_bpf_are_members_on_xdp() {
 }
 
 /// Both copies are killed at once, with packets in their pools. The founder keeps the group, so the
-/// restarted copies take the pools over.
+/// restarted copies take the pools over. Each copy has a pool that no copy had before.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn restarted_copies_take_over_what_all_killed_copies_left_on_xdp() {
@@ -203,6 +212,8 @@ fn restarted_copies_take_over_what_all_killed_copies_left_on_xdp() {
         let mut numbered = Numbered::new();
         until_both_capture(&running, &mut numbered, injector)?;
         let killed = pids(&members()?);
+        let former: BTreeSet<u32> = killed.iter().flat_map(|pid| pools(*pid)).collect();
+        ensure!(former.len() == 2, "{former:?}");
         for pid in &killed {
             member::signal(*pid, "STOP")?;
         }
@@ -229,6 +240,12 @@ fn restarted_copies_take_over_what_all_killed_copies_left_on_xdp() {
                 .then_some(()))
         })
         .with_context(|| running.said())?;
+        let present = pids(&members()?).into_iter().flat_map(pools);
+        let present: BTreeSet<u32> = present.collect();
+        ensure!(
+            present.len() == 2 && present.is_disjoint(&former),
+            "{former:?}, {present:?}"
+        );
         running.signal("TERM")?;
         let ended = running.wait()?;
         let summary = ended.summary();
