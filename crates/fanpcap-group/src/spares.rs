@@ -81,7 +81,8 @@ impl Asked {
     }
 }
 
-/// Takes rings from the founder, of the size in `ask`. `None` if the founder makes none.
+/// Takes rings that the founder has made, of the size in `ask`. If the group still has its founder,
+/// waits until the founder makes some. `None` if there are none.
 ///
 /// # Errors
 /// [`SparesError`].
@@ -89,11 +90,12 @@ pub(crate) fn take(
     shared: &Shared,
     lock: &GroupLock,
     ask: &Ask,
+    has_founder: bool,
 ) -> Result<Option<Vec<OwnedFd>>, SparesError> {
     let (table, bytes) = (shared.table(), ask.bytes.unwrap_or(0));
     let begin = Instant::now();
     let mut asks = begin;
-    while begin.elapsed() < MADE_WITHIN {
+    loop {
         let guard = lock.take().map_err(SparesError::Lock)?;
         let mut spares = spares(&shared.fd_store).map_err(SparesError::Store)?;
         spares.retain(|(number, _)| halves(*number).1 == bytes);
@@ -106,6 +108,9 @@ pub(crate) fn take(
             }
             return Ok(Some(rings));
         }
+        if !has_founder || begin.elapsed() > MADE_WITHIN {
+            return Ok(None);
+        }
         if Instant::now() >= asks {
             Asked::ask(table, bytes);
             asks += AGAIN;
@@ -113,7 +118,6 @@ pub(crate) fn take(
         drop(guard);
         thread::sleep(STEP);
     }
-    Ok(None)
 }
 
 /// A founder's part.

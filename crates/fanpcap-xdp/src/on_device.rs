@@ -258,6 +258,13 @@ impl Loader for LoaderOnXdp<'_> {
 /// Without this refusal, the process could reach the limit at its next new page, and the kernel
 /// could kill it.
 fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
+    let part = |error| XdpError::Part {
+        part: "the pool",
+        error,
+    };
+    // Before the limit, which does not matter without the privilege: then the founder makes the
+    // pool.
+    MemberPool::ensure_privilege().map_err(part)?;
     let needed = MemberPool::bytes(ask.bytes, shape);
     let memory = |limit| XdpError::Memory { needed, limit };
     let limits = memory::limits(Path::new("/"));
@@ -268,10 +275,7 @@ fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
     let pool = MemberPool::create(ask.bytes, shape);
     pool.map_err(|error| match error.raw_os_error() {
         Some(ENOMEM) => memory(limit).into(),
-        _ => {
-            let part = "the pool";
-            XdpError::Part { part, error }.into()
-        }
+        _ => part(error).into(),
     })
 }
 

@@ -44,6 +44,14 @@ impl MemberPool {
         })
     }
 
+    /// Checks that this process may create a pool, by a map of some pages.
+    ///
+    /// # Errors
+    /// As [`MemberPool::create`].
+    pub(crate) fn ensure_privilege() -> io::Result<()> {
+        RingBuffer::smallest(NAME).map(drop)
+    }
+
     /// Returns the bytes that the pool would take which [`MemberPool::create`] would create.
     pub fn bytes(bytes: Option<u32>, shape: PoolShape) -> u64 {
         let entries = entry_count(bytes, shape, cpu::online().ok());

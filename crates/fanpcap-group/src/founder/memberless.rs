@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::page::MemberId;
 use crate::shared::Shared;
 use crate::slots::Slots;
-use crate::table::{FinalCounters, State};
+use crate::table::{FinalCounters, Row, State};
 use crate::takeover;
 use fanpcap_buckets::Slot;
 use fanpcap_engine::fd_store::StoredFd;
@@ -33,11 +33,10 @@ impl<'a> Memberless<'a> {
         let Some(on_device) = &self.shared.on_device else {
             return Ok(());
         };
-        let mut rows = self.shared.table().rows();
-        rows.try_for_each(|(slot, row)| match row.state {
-            State::Dead | State::TakenOver => on_device.dismiss(slot.0),
-            _ => Ok(()),
-        })
+        let is_gone = |row: &Row| matches!(row.state, State::Dead | State::TakenOver);
+        let rows = self.shared.table().rows();
+        let mut gone = rows.filter(|(_, row)| is_gone(row));
+        gone.try_for_each(|(slot, _)| on_device.dismiss(slot.0))
     }
 
     /// Closes the group's duplicate of a dead member's socket. The caller may have the last

@@ -171,8 +171,8 @@ impl Entry<'_> {
         })
     }
 
-    /// Takes rings that the group's founder has made. Without a founder, returns the `refusal` of
-    /// the newcomer's own rings.
+    /// Takes rings that the group's founder has made. Without a founder and such rings, returns the
+    /// `refusal` of the newcomer's own rings.
     fn spare_rings(
         &self,
         shared: &Shared,
@@ -181,16 +181,18 @@ impl Entry<'_> {
         refusal: Refusal,
     ) -> Result<Vec<OwnedFd>, JoinError> {
         let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
-        let Some((lock, founder)) = lock.zip(roster::founder(ifindex, group)) else {
-            return Err(EngineError::from(refusal).into());
-        };
-        let rings = spares::take(shared, lock, ask).map_err(|error| match error {
+        let founder = roster::founder(ifindex, group);
+        let take = |lock| spares::take(shared, lock, ask, founder.is_some());
+        let rings = lock.map_or(Ok(None), take).map_err(|error| match error {
             SparesError::Lock(error) => self.steer(error),
             SparesError::Store(error) => self.failed("the group's descriptor store", error),
             SparesError::Rings(refusal) => EngineError::from(refusal).into(),
-        });
-        let pid = founder.pid;
-        rings?.ok_or_else(|| EngineError::NoSpare { group, pid }.into())
+        })?;
+        let pid = founder.map(|founder| founder.pid);
+        rings.ok_or_else(|| {
+            let error = pid.map(|pid| EngineError::NoSpare { group, pid });
+            error.unwrap_or_else(|| refusal.into()).into()
+        })
     }
 
     /// Notes the device's packet count before the newcomer may get packets. Only the first call
