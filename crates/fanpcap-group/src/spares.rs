@@ -131,8 +131,8 @@ pub(crate) struct Spares {
 
 impl Spares {
     /// Makes the rings that newcomers have asked for since the last call. Does not hold the group's
-    /// lock while it makes rings, because this takes a while. If another process keeps the lock, the
-    /// next call tries again.
+    /// lock while it makes rings, because this takes a while. If another process keeps that lock,
+    /// the next call tries again.
     ///
     /// # Errors
     /// [`SparesError`]. Newcomers that still wait ask again.

@@ -19,7 +19,6 @@ use fanpcap_testkit::traffic::Frame;
 use fanpcap_testkit::{Capture, Scratch, Veth, library, member, mounts, netns, veth};
 
 use crate::captures::{frames, on_wire, wait_until_taken};
-use crate::ledger::{Traffic, counted, row};
 use crate::{FAR, GROUP, NEAR, Running};
 
 const FRAMES: u64 = 2000;
@@ -36,7 +35,7 @@ pub(crate) const WITHOUT_BPF: [&str; 4] = [
 ];
 
 /// The programs, each with the arguments that make it write a pcap file to %i.pcap.
-fn commands() -> [Vec<&'static str>; 3] {
+pub(crate) fn commands() -> [Vec<&'static str>; 3] {
     let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
     let tshark = ["tshark", "-q", "-F", "pcap", "-i", FAR, "-w", "%i.pcap"];
     let tcpdump = ["tcpdump", "-n", "-U", "-Z", "root", "-i", FAR];
@@ -52,13 +51,13 @@ fn numbers(running: &Running, copy: usize) -> Result<Vec<u64>> {
 }
 
 /// The processes of the group's members.
-fn pids() -> Result<Vec<u32>> {
+pub(crate) fn pids() -> Result<Vec<u32>> {
     let seen = roster::entries()?.into_iter().filter(|it| it.is_in(GROUP));
     let pids = seen.filter_map(|it| it.page.map(|page| page.pid));
     Ok(pids.collect())
 }
 
-fn start(copies: &str, options: &[&str], command: &[&str]) -> Result<Running> {
+pub(crate) fn start(copies: &str, options: &[&str], command: &[&str]) -> Result<Running> {
     let group = GROUP.to_string();
     let all = [
         "-n", copies, "--group", &group, "--cpus", "none", "--device", FAR,
@@ -147,51 +146,6 @@ fn a_filtering_part_is_loaded_by_the_founder() {
         Ok(())
     })
     .unwrap();
-}
-
-/// Kills both copies at once, with packets in their rings. Only the command is left to count them.
-#[test]
-#[ignore = "needs root: packet sockets in a namespace"]
-fn the_ledger_is_exact_when_all_copies_die_at_once() {
-    for seed in 0..crate::ledger::ledger_runs().unwrap_or(2) {
-        let start = |command: &[&str]| start("2", &["--fanout", "flow"], command);
-        let row = netns::within_new(|| killed_at_once("flow", seed, start)).unwrap();
-        println!("{row}");
-        assert!(!row.contains("WRONG"), "{row}");
-    }
-}
-
-pub(crate) fn killed_at_once(
-    mode: &str,
-    seed: u64,
-    start: impl FnOnce(&[&str]) -> Result<Running>,
-) -> Result<String> {
-    Veth::new(NEAR, FAR, 1)?;
-    let command = [
-        "dumpcap", "-q", "-P", "-s", "96", "-i", FAR, "-w", "%i.pcap",
-    ];
-    let running = start(&command)?;
-    let before = counted()?;
-    let traffic = Traffic::start("50kpps")?;
-    await_for("traffic", LIMIT, || {
-        Ok((counted()? > before + 110_000 + 7777 * seed).then_some(()))
-    })?;
-    let pids = pids()?;
-    pids.iter()
-        .try_for_each(|pid| member::signal(*pid, "STOP"))?;
-    thread::sleep(Duration::from_millis(20));
-    traffic.end()?;
-    let device = counted()? - before;
-    pids.iter()
-        .try_for_each(|pid| member::signal(*pid, "KILL"))?;
-    let ended = running.wait()?;
-    let summary = ended.summary();
-    let of = |name: &str| summary["total"][name].as_u64();
-    let known = ["received", "dropped", "taken", "unread", "refused"].map(of);
-    ensure!(!known.contains(&None), "{summary:#}");
-    ensure!(of("unread") > Some(0), "{summary:#}");
-    ensure!(of("uncounted_at_most") == Some(0), "{summary:#}");
-    row((mode, seed, device), &summary)
 }
 
 /// A member that is started by itself joins the group that `fanpcap serve` keeps, also after the

@@ -11,13 +11,12 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::bpf::ObjectId;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Flow, Frame};
-use fanpcap_testkit::{Capture, Injector, Scratch, Veth, member, netns};
+use fanpcap_testkit::{Capture, Injector, Scratch, member};
 use serde_json::Value;
 
 use crate::captures::on_wire;
-use crate::founded::{Ending, OWN, WITHOUT_BPF, killed_at_once, serve, tcpdump};
-use crate::ledger::{Traffic, counted, kill_copies, ledger_runs, row};
-use crate::{FAR, GROUP, NEAR, Running};
+use crate::founded::{Ending, OWN, WITHOUT_BPF, commands, serve, tcpdump};
+use crate::{FAR, GROUP, Running};
 
 const FRAMES: u64 = 2000;
 
@@ -25,17 +24,8 @@ const FRAMES: u64 = 2000;
 const BPF: u64 = 1 << 39;
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// The programs, each with the arguments that make it write a pcap file to %i.pcap.
-fn commands() -> [Vec<&'static str>; 3] {
-    let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
-    let tshark = ["tshark", "-q", "-F", "pcap", "-i", FAR, "-w", "%i.pcap"];
-    let tcpdump = ["tcpdump", "-n", "-U", "-Z", "root", "-i", FAR];
-    let tcpdump = [&WITHOUT_BPF[..], &tcpdump, &["-w", "%i.pcap"]].concat();
-    [dumpcap.to_vec(), tshark.to_vec(), tcpdump]
-}
-
 /// Starts two copies on the engine, and waits until both are members.
-fn start(options: &[&str], command: &[&str]) -> Result<Running> {
+pub(crate) fn start(options: &[&str], command: &[&str]) -> Result<Running> {
     let group = GROUP.to_string();
     let all = [
         "-n", "2", "--group", &group, "--cpus", "none", "--device", FAR,
@@ -257,51 +247,8 @@ fn restarted_copies_take_over_what_all_killed_copies_left_on_xdp() {
     .unwrap();
 }
 
-#[test]
-#[ignore = "needs root: eBPF, packet sockets in a namespace"]
-fn the_ledger_on_xdp_is_exact_when_all_copies_die_at_once() {
-    for seed in 0..ledger_runs().unwrap_or(2) {
-        let start = |command: &[&str]| start(&["--fanout", "flow"], command);
-        let row = netns::within_new(|| killed_at_once("xdp", seed, start)).unwrap();
-        println!("{row}");
-        assert!(!row.contains("WRONG"), "{row}");
-    }
-}
-
-/// Copies of dumpcap are killed while they capture, while they start, and once all together.
-#[test]
-#[ignore = "needs root: eBPF, packet sockets in a namespace"]
-fn what_killed_copies_without_cap_bpf_lose_on_xdp_is_told_within_the_bound() {
-    for seed in 0..ledger_runs().unwrap_or(1) {
-        let row = netns::within_new(|| killed(seed)).unwrap();
-        println!("{row}");
-        assert!(!row.contains("WRONG"), "{row}");
-    }
-}
-
-fn killed(seed: u64) -> Result<String> {
-    Veth::new(NEAR, FAR, 1)?;
-    let dumpcap = [
-        "dumpcap", "-q", "-P", "-s", "96", "-i", FAR, "-w", "%i.pcap",
-    ];
-    let running = start(&["--restart", "--fanout", "flow"], &dumpcap)?;
-    member::wait_for_members(GROUP, 2)?;
-    let before = counted()?;
-    let traffic = Traffic::start("50kpps")?;
-    let counts = |least: u64| Ok((counted()? > before + least).then_some(()));
-    await_for("traffic", LIMIT, || counts(10_000))?;
-    kill_copies(&running, 8, seed)?;
-    let so_far = counted()? - before;
-    await_for("more traffic", LIMIT, || counts(so_far + 100_000))?;
-    traffic.end()?;
-    let device = counted()? - before;
-    running.signal("INT")?;
-    let ended = running.wait()?;
-    row(("xdp", seed, device), &ended.summary()).with_context(|| ended.said())
-}
-
-/// A newcomer finds the pool that the founder has made ahead, also while the founder is stopped. The
-/// next newcomer is told.
+/// A newcomer finds the pool that the founder has made ahead, also while the founder is stopped.
+/// The next newcomer is told.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn a_newcomer_is_told_that_the_founder_makes_no_pool() {

@@ -9,6 +9,7 @@ mod captures;
 mod differing;
 mod endings;
 mod founded;
+mod founded_killed;
 mod founded_xdp;
 mod gone;
 mod ledger;
