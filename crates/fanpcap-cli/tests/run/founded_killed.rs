@@ -1,8 +1,5 @@
 //! What the copies of founded groups leave when they are killed: the ledger counts it.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Veth, member, netns};
@@ -40,7 +37,10 @@ fn killed_at_once(
     let pids = founded::pids()?;
     pids.iter()
         .try_for_each(|pid| member::signal(*pid, "STOP"))?;
-    thread::sleep(Duration::from_millis(20));
+    let stopped = counted()?;
+    await_for("packets that nobody takes", LIMIT, || {
+        Ok((counted()? > stopped + 1000).then_some(()))
+    })?;
     traffic.end()?;
     let device = counted()? - before;
     pids.iter()
