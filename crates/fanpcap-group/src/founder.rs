@@ -152,10 +152,10 @@ impl Founder {
         self.steered.publish();
         self.shared.renew_ledger();
         self.shared.answer().map_err(AttendError::Answer)?;
-        self.clear_device()?;
         let spares = self.spares.lock();
         let provided = spares.map_or(Ok(()), |mut it| it.provide(&self.shared, &self.lock));
-        provided.map_err(AttendError::Spares)
+        provided.map_err(AttendError::Spares)?;
+        self.clear_device()
     }
 
     /// Frees what the device still has for other groups that are gone: the members may lack the
