@@ -71,7 +71,8 @@ struct Founding<'a> {
 
 impl Founder {
     /// Founds the group of `choice` in the calling thread's network namespace: on the engine of
-    /// this name, or on packet sockets. Returns `None` if the group has members or a founder
+    /// this name, or on packet sockets. Beside the engine's name it says whether members want the
+    /// packets that the host sends. Returns `None` if the group has members or a founder
     /// already, or if its mode is one of the kernel's.
     ///
     /// # Errors
@@ -79,7 +80,7 @@ impl Founder {
     pub fn found(
         (ifindex, group): (u32, u16),
         choice: &GroupChoice,
-        engine: Option<&str>,
+        engine: Option<(&str, bool)>,
     ) -> Result<Option<Self>, FoundError> {
         let steer = |error| JoinError::from(ProgramError::of(group, error));
         // Load the BPF programs before taking the lock, because loading takes a while.
@@ -215,7 +216,7 @@ impl<'a> Founding<'a> {
     fn new(
         (ifindex, group): (u32, u16),
         choice: &'a GroupChoice,
-        engine: Option<&str>,
+        engine: Option<(&str, bool)>,
     ) -> Result<Option<Self>, FoundError> {
         let Some(steering) = &choice.steering else {
             return Ok(None);
@@ -237,8 +238,8 @@ impl<'a> Founding<'a> {
             fanout,
             device,
         };
-        if let Some(engine) = engine {
-            let device = join::prepare(engine, ifindex, choice, false)?;
+        if let Some((engine, outgoing)) = engine {
+            let device = join::prepare(engine, ifindex, choice, outgoing)?;
             let arriving = device.arriving();
             let shared = device.begin(key, steering);
             let steered = Steered::unloaded(steering);

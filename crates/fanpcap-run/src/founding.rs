@@ -142,9 +142,10 @@ pub(crate) fn of_copies(
 /// # Errors
 /// [`FoundError`].
 pub(crate) fn found(group: u16, device: &str, plan: &Plan) -> Result<Option<Founder>, FoundError> {
-    let engine = plan.on_engine.as_ref().map(|it| it.engine.to_string());
+    let engine = plan.on_engine.as_ref();
+    let engine = engine.map(|it| (it.engine.name(), it.outgoing));
     match interface::index(device).zip(plan.choice.as_ref()) {
-        Some((ifindex, choice)) => Founder::found((ifindex, group), choice, engine.as_deref()),
+        Some((ifindex, choice)) => Founder::found((ifindex, group), choice, engine),
         None => Ok(None),
     }
 }
