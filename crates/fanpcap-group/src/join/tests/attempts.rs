@@ -3,14 +3,17 @@
 //! under the device's lock.
 
 use super::*;
+use crate::found;
+use crate::founder::Founder;
 use crate::guard::GroupLock;
 use crate::replace::replace;
-use crate::shared::group_key;
+use crate::shared::{Shared, group_key};
 use fanpcap_engine::{
     Begun, Counts, Ledger, Loader, MemberIo, NewGroup, OnDevice, Refusal, TakenDevice,
 };
 use fanpcap_linux::file::lock;
 use fanpcap_ring::Remains;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -21,6 +24,19 @@ struct Watch {
     lock: GroupLock,
     free: AtomicUsize,
     loaders: AtomicUsize,
+    /// No rings are made while a test holds this.
+    held: Mutex<()>,
+}
+
+impl Watch {
+    fn of_group_7(ifindex: u32) -> Arc<Self> {
+        Arc::new(Self {
+            lock: GroupLock::open(&Identity::outside(7, ifindex)).unwrap(),
+            free: AtomicUsize::new(0),
+            loaders: AtomicUsize::new(0),
+            held: Mutex::new(()),
+        })
+    }
 }
 
 /// A device whose groups count their calls in a [`Watch`].
@@ -49,6 +65,7 @@ impl OnDevice for Watched {
     fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal> {
         let is_free = self.1.lock.take().is_ok();
         self.1.free.fetch_add(is_free.into(), Ordering::Relaxed);
+        drop(self.1.held.lock().unwrap());
         self.0.open(ask)
     }
 
@@ -125,11 +142,7 @@ impl OnDevice for Watched {
 /// A newcomer to group 7 whose first attempt to join has failed, on a device that is watched.
 fn watched(ifindex: u32, choice: &GroupChoice) -> (Prepared, Arc<Watch>) {
     let mut prepared = prepare("xdp", ifindex, choice, false).unwrap();
-    let watch = Arc::new(Watch {
-        lock: GroupLock::open(&Identity::outside(7, ifindex)).unwrap(),
-        free: AtomicUsize::new(0),
-        loaders: AtomicUsize::new(0),
-    });
+    let watch = Watch::of_group_7(ifindex);
     let ends = prepared.device.descriptors();
     let ends = ends.map(|it| it.try_clone_to_owned().unwrap());
     let device = prepared.engine().open_device(ends, ifindex).unwrap();
@@ -197,6 +210,51 @@ fn a_newcomer_that_is_prepared_for_another_group_brings_its_own_steering_program
         let mut all = [first, join_on_xdp(ifindex, &flow).unwrap()];
         await_shares(&all);
         ensure_shared(&mut all);
+        leave(all, ifindex);
+    });
+}
+
+/// Makes newcomers of this process find a founder's group by objects that are watched.
+fn watch_founded(ifindex: u32, watch: &Arc<Watch>) -> Arc<Shared> {
+    let guard = watch.lock.take().unwrap();
+    let found = found::find(&Identity::outside(7, ifindex), ifindex).unwrap();
+    drop(guard);
+    let mut shared = Arc::into_inner(found.unwrap()).unwrap();
+    let on_device = shared.on_device.take().unwrap();
+    shared.on_device = Some(Box::new(Watched(on_device, Arc::clone(watch))));
+    let shared = Arc::new(shared);
+    found::remember(&shared);
+    shared
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn who_makes_its_rings_while_the_founder_is_replaced_finds_the_other_group() {
+    on_pair(|ifindex| {
+        let [flow, other] =
+            ["main = steer_flow", "main = steer_to 0"].map(|text| choice(Group::Number(7), text));
+        let founder = Founder::found((ifindex, 7), &flow, Some(("xdp", false)));
+        let founder = founder.unwrap().unwrap();
+        let watch = Watch::of_group_7(ifindex);
+        let shared = watch_founded(ifindex, &watch);
+        let first = thread::scope(|scope| {
+            let held = watch.held.lock().unwrap();
+            let late = scope.spawn(|| {
+                let joined = join_on_xdp(ifindex, &flow).map(drop);
+                joined.map_err(|error| error.to_string())
+            });
+            await_so("rings", || watch.free.load(Ordering::Relaxed) == 1);
+            let first = join_on_xdp(ifindex, &other).unwrap();
+            assert!(founder.is_replaced());
+            drop(held);
+            let refused = late.join().unwrap().unwrap_err();
+            assert!(refused.contains("runs the program"), "{refused}");
+            first
+        });
+        drop((founder, shared));
+        let mut all = [first];
+        await_shares(&all);
+        ensure_taken(&mut all, 20, &[20]);
         leave(all, ifindex);
     });
 }
