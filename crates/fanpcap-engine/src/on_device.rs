@@ -26,19 +26,27 @@ pub trait OnDevice: Send + Sync {
     /// Gives the device's packets to the group from now on, until the group's last member is gone.
     /// If the group `steals`, the host does not get these packets during this time. Returns the
     /// group's number on the device. The caller holds the device's lock, here and for
-    /// [`OnDevice::check`] and [`OnDevice::clear`].
+    /// [`OnDevice::check`], [`OnDevice::give_back`] and [`OnDevice::clear`].
     ///
     /// # Errors
     /// Why the device can't serve one more group.
     fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal>;
 
     /// Checks that the device's packets still come to the engine. If `steals` has a group's number,
-    /// the host does not get the device's packets from now on, until that group is gone.
+    /// the host does not get the device's packets from now on, until that group is gone or
+    /// [`OnDevice::give_back`] is called for it.
     ///
     /// # Errors
     /// `NotFound` when another process has detached the engine; the errors of the descriptor
     /// stores.
     fn check(&self, steals: Option<u8>) -> io::Result<()>;
+
+    /// Lets the host get the device's packets again, unless another group than the group with this
+    /// number on the device steals them.
+    ///
+    /// # Errors
+    /// The errors of [`OnDevice::check`]. After an error, another call completes the change.
+    fn give_back(&self, number: u8) -> io::Result<()>;
 
     /// Frees what the device still has for groups that have lost their last member.
     ///

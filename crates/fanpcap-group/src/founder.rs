@@ -29,11 +29,13 @@ use crate::view::GroupTable;
 pub use error::{AttendError, FoundError};
 use fanpcap_config::settings::GroupChoice;
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::OnDevice;
 use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
 pub use memberless::Memberless;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -137,43 +139,87 @@ impl Founder {
     }
 
     /// Answers newcomers, makes the rings that they ask for, and publishes the counters of the
-    /// founder's BPF programs. If the founder has been replaced, removes its page, and its group
-    /// from the device.
+    /// founder's BPF programs. Lets the host get the device's packets while the group has no
+    /// member. If the founder has been replaced, removes its page, and its group from the device.
     ///
     /// # Errors
-    /// [`AttendError`].
+    /// The first [`AttendError`].
     pub fn attend(&self) -> Result<(), AttendError> {
         if self.is_replaced() {
-            if self.page.lock().is_ok_and(|mut page| page.take().is_some()) {
-                let removed = self.shared.fd_store.remove(StoredFd::GroupLifeline);
-                removed.map_err(AttendError::Change)?;
-            }
-            return Ok(());
+            self.withdraw()?;
+            return self.tend_device();
         }
         self.steered.publish();
         self.shared.renew_ledger();
-        self.shared.answer().map_err(AttendError::Answer)?;
+        let answered = self.shared.answer().map_err(AttendError::Answer);
         let spares = self.spares.lock();
         let provided = spares.map_or(Ok(()), |mut it| it.provide(&self.shared, &self.lock));
-        provided.map_err(AttendError::Spares)?;
-        self.clear_device()
+        let provided = provided.map_err(AttendError::Spares);
+        answered.and(provided).and(self.tend_device())
     }
 
-    /// Frees what the device still has for other groups that are gone: the members may lack the
-    /// privilege.
-    fn clear_device(&self) -> Result<(), AttendError> {
+    /// Removes the page and the group's lifeline of a founder that has been replaced. If another
+    /// process changes the former group, the next call tries again.
+    fn withdraw(&self) -> Result<(), AttendError> {
+        let Ok(mut page) = self.page.lock() else {
+            return Ok(());
+        };
+        if page.is_none() {
+            return Ok(());
+        }
+        let Some(_guard) = self.lock.try_take().map_err(AttendError::Lock)? else {
+            return Ok(());
+        };
+        let removed = self.shared.fd_store.remove(StoredFd::GroupLifeline);
+        removed.map_err(AttendError::Change)?;
+        *page = None;
+        Ok(())
+    }
+
+    /// Changes the device where members that are gone have left it as it was: they may lack the
+    /// privilege. If another process has one of the locks, the next call tries again.
+    fn tend_device(&self) -> Result<(), AttendError> {
         let Some(on_device) = &self.shared.on_device else {
             return Ok(());
         };
-        if !self.shared.lifelines.is_ready().unwrap_or(true) {
+        let may_have_gone = self.shared.lifelines.is_ready().unwrap_or(true);
+        if !may_have_gone && !self.steals_for_nobody() {
             return Ok(());
         }
         let Some(guard) = self.lock.try_take().map_err(AttendError::Lock)? else {
             return Ok(());
         };
-        match guard.try_device_guard().map_err(AttendError::Lock)? {
-            Some(_device_guard) => on_device.clear().map_err(AttendError::Change),
-            None => Ok(()),
+        let device_guard = guard.try_device_guard().map_err(AttendError::Lock)?;
+        if device_guard.is_none() {
+            return Ok(());
+        }
+        let given_back = self.give_back(&**on_device);
+        // Frees what the device still has for other groups that are gone.
+        let cleared = on_device.clear();
+        given_back.and(cleared).map_err(AttendError::Device)
+    }
+
+    /// Whether a member made the host lose the device's packets, and the group has no member.
+    fn steals_for_nobody(&self) -> bool {
+        let table = self.shared.table();
+        table.get(table::at::STEALS) != 0 && !table.rows().any(|(_, row)| row.is_occupied())
+    }
+
+    /// Lets the host get the device's packets again if the group steals them for nobody. The next
+    /// member whose settings say so steals them again. The caller holds both locks.
+    fn give_back(&self, on_device: &dyn OnDevice) -> io::Result<()> {
+        let table = self.shared.table();
+        let number = u8::try_from(table.get(table::at::GROUP_SLOT));
+        let Some(number) = number.ok().filter(|_| self.steals_for_nobody()) else {
+            return Ok(());
+        };
+        match on_device.give_back(number) {
+            // If the engine was detached, the host has the packets.
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Err(_) | Ok(()) => {
+                table.set(table::at::STEALS, 0);
+                Ok(())
+            }
         }
     }
 

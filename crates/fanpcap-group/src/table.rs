@@ -147,7 +147,10 @@ pub(crate) mod at {
     pub(crate) const LACKS_PROGRAM: usize = ENGINE + 1;
     /// The rings that newcomers have asked the founder for (`crate::spares`).
     pub(crate) const ASKED_RINGS: usize = LACKS_PROGRAM + 1;
-    pub(crate) const END: usize = ASKED_RINGS + 1;
+    /// 1: a member may have made the host lose the device's packets, so the founder gives them back
+    /// when the group has no member. A group without a founder does not use this word.
+    pub(crate) const STEALS: usize = ASKED_RINGS + 1;
+    pub(crate) const END: usize = STEALS + 1;
 }
 
 /// How many words a slot's row has.

@@ -124,6 +124,10 @@ impl OnDevice for OnXdp {
         steals.map_or(Ok(()), |number| registry.steal_for(number))
     }
 
+    fn give_back(&self, number: u8) -> io::Result<()> {
+        self.open_registry()?.give_back_for(number)
+    }
+
     fn clear(&self) -> io::Result<()> {
         let registry = self.open_registry()?;
         match registry.has_gone() {

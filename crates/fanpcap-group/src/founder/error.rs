@@ -66,6 +66,9 @@ pub enum AttendError {
     Lock(SteerError),
     /// The group's slots can't be changed.
     Change(io::Error),
+    /// The device can't be changed: it still serves groups that are gone, or the host does not get
+    /// its packets.
+    Device(io::Error),
 }
 
 impl fmt::Display for AttendError {
@@ -75,6 +78,7 @@ impl fmt::Display for AttendError {
             Self::Spares(error) => write!(f, "rings for newcomers: {error}"),
             Self::Lock(error) => write!(f, "the group's lock: {error}"),
             Self::Change(error) => write!(f, "members that are gone can't be settled: {error}"),
+            Self::Device(error) => write!(f, "the device of the group: {error}"),
         }
     }
 }
@@ -82,7 +86,7 @@ impl fmt::Display for AttendError {
 impl std::error::Error for AttendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Answer(error) | Self::Change(error) => Some(error),
+            Self::Answer(error) | Self::Change(error) | Self::Device(error) => Some(error),
             Self::Lock(error) => Some(error),
             Self::Spares(error) => Some(error),
         }

@@ -55,12 +55,16 @@ pub(crate) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal>
 }
 
 /// Checks that the device's packets still come to the group's engine. If the newcomer `steals`, the
-/// host does not get these packets from now on, as long as the group lasts.
+/// host does not get these packets from now on, as long as the group has members.
 pub(super) fn check(newcomer: &Newcomer<'_>, shared: &Shared) -> Result<(), EngineError> {
     let (Some(engine), Some(on_device)) = (shared.engine, &shared.on_device) else {
         return Ok(());
     };
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).ok();
+    if newcomer.steals() {
+        // Before the change: this process may die within it.
+        shared.table().set(at::STEALS, 1);
+    }
     let checked = on_device.check(number.filter(|_| newcomer.steals()));
     checked.map_err(|error| match error.kind() == io::ErrorKind::NotFound {
         true => EngineError::Lost {

@@ -89,6 +89,10 @@ impl OnDevice for Watched {
         self.0.check(steals)
     }
 
+    fn give_back(&self, number: u8) -> io::Result<()> {
+        self.0.give_back(number)
+    }
+
     fn clear(&self) -> io::Result<()> {
         self.0.clear()
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::founder::Founder;
+use crate::guard::GroupGuard;
+use crate::roster;
 
 const GROUP: u16 = 7;
 
@@ -22,6 +24,11 @@ fn on_sockets(text: &str) -> GroupChoice {
 
 fn found(ifindex: u32, choice: &GroupChoice) -> Option<Founder> {
     Founder::found((ifindex, GROUP), choice, None).unwrap()
+}
+
+fn found_on_xdp(ifindex: u32, choice: &GroupChoice) -> Founder {
+    let founder = Founder::found((ifindex, GROUP), choice, Some(("xdp", false)));
+    founder.unwrap().unwrap()
 }
 
 fn enter(ifindex: u32, choice: &GroupChoice) -> Result<Entered, JoinError> {
@@ -111,5 +118,81 @@ fn a_founder_without_members_is_replaced_and_one_with_members_is_not() {
         let member = join_on_xdp(ifindex, &on_xdp).unwrap();
         assert!(founder.is_replaced());
         leave([member], ifindex);
+    });
+}
+
+/// How many groups the device of a member serves.
+fn served(member: &Reader) -> usize {
+    let shared = member.membership().shared();
+    let ends = shared.on_device.as_ref().unwrap().device_descriptors();
+    let [into, out_of] = ends.map(|it| it.try_clone_to_owned().unwrap());
+    let (registry, _) = FdStore::of(into, out_of).unwrap();
+    let mut count = 0;
+    let mut look = |entry, _| {
+        count += usize::from(matches!(entry, StoredFd::Lifeline(_)));
+        true
+    };
+    registry.visit(&mut look).unwrap();
+    count
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_founder_that_was_replaced_leaves_its_group_when_no_process_has_the_lock() {
+    on_pair(|ifindex| {
+        let [one, other] = ["main = steer_flow", "main = steer_to 0"]
+            .map(|text| choice(Group::Number(GROUP), text));
+        let founder = found_on_xdp(ifindex, &one);
+        let member = join_on_xdp(ifindex, &other).unwrap();
+        let has_page = || roster::founder(ifindex, GROUP).is_some();
+        let guard = GroupGuard::take(&Identity::outside(GROUP, ifindex)).unwrap();
+        founder.attend().unwrap();
+        assert!(founder.is_replaced() && has_page());
+        assert_eq!(served(&member), 2);
+        drop(guard);
+        // A process that another test starts may have the lifeline's end for a moment.
+        await_so("one group on the device", || {
+            founder.attend().unwrap();
+            !has_page() && served(&member) == 1
+        });
+        drop(founder);
+        leave([member], ifindex);
+    });
+}
+
+/// Each member steals the packets.
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_host_gets_the_packets_while_a_founded_group_has_no_member() {
+    on_pair(|ifindex| {
+        let host = packet::open().unwrap();
+        let protocol = ETH_P_ALL;
+        packet::bind(host.as_fd(), Address { ifindex, protocol }).unwrap();
+        let counted = || packet::take_statistics(host.as_fd()).unwrap().packets;
+        let flow = choice(Group::Number(GROUP), "main = steer_flow");
+        let founder = found_on_xdp(ifindex, &flow);
+        for _ in 0..2 {
+            let prepared = prepare("xdp", ifindex, &flow, false).unwrap();
+            let steal = Steal::Force;
+            let asks = asks(&prepared);
+            let member = join_on(ifindex, &flow, Some(EngineAsk { steal, ..asks }));
+            let mut all = [member.unwrap()];
+            await_shares(&all);
+            for _ in 0..2 {
+                counted();
+                ensure_taken(&mut all, 20, &[20]);
+                assert!(counted() < 20);
+                founder.attend().unwrap();
+            }
+            drop((all, prepared));
+            settle(&founder);
+            await_so("the host's packets", || {
+                founder.attend().unwrap();
+                counted();
+                send(20);
+                std::thread::sleep(Duration::from_millis(10));
+                counted() >= 20
+            });
+        }
     });
 }
