@@ -37,7 +37,7 @@ pub enum StoredFd {
     /// The filtering part of the group's steering program, as the group's founder has loaded it.
     Filter,
     /// Rings that the group's founder has made for a newcomer without the privilege to make its
-    /// own. The number's lower half is the size that the newcomer asks for.
+    /// own. The number's lower half is the size of the rings in bytes.
     Spare(u64),
 }
 

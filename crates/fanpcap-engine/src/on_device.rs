@@ -70,7 +70,7 @@ pub trait OnDevice: Send + Sync {
     /// the same size. They were in no slot yet. Needs no capability.
     ///
     /// # Errors
-    /// When `rings` are not rings of the group.
+    /// When `rings` are not rings of the group, or when packets were in them.
     fn adopt(&self, ask: &Ask, rings: Vec<OwnedFd>) -> Result<Box<dyn MemberIo>, Refusal>;
 
     /// Removes the rings of a slot. When this function returns, no more packets come into the

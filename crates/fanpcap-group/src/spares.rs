@@ -1,10 +1,15 @@
 //! Rings that a group's founder makes for newcomers on an engine. A newcomer that lacks the
-//! privilege to make its own rings asks for them by a word of the table, and takes them from the
+//! privilege to make its own rings asks for them by words of the table, and takes them from the
 //! descriptor store.
 //!
-//! The founder makes as many rings as newcomers have asked for. Who takes the last ones asks once
-//! more, so that the next newcomer need not wait. A founder makes no rings before somebody asks:
-//! they take memory, and members with the privilege need none.
+//! A newcomer that finds no rings in the store asks once. The founder makes as many rings as
+//! newcomers have asked for, and counts what it has put into the store. If nobody else waits, who
+//! takes the last rings asks once more, so that the next newcomer need not wait. A founder makes no
+//! rings before somebody asks: they take memory, and members with the privilege need none.
+//!
+//! The store has rings of one size only. A newcomer that waits writes the size that it wants to the
+//! table, and the founder then removes rings of another size. So newcomers that want rings of
+//! different sizes get them in turn.
 //!
 //! Rings that a newcomer has taken never come back into the store. So no process that has them
 //! mapped can reach the rings of a later member.
@@ -14,28 +19,37 @@ use crate::shared::Shared;
 use crate::steered::SteerError;
 use crate::table::{Table, at};
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
-use fanpcap_engine::{Ask, MemberIo, Refusal, faults};
+use fanpcap_engine::{Ask, Engine, MemberIo, OnDevice, Refusal, faults};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a newcomer waits for rings. The founder looks ten times a second whether newcomers ask,
-/// and may make rings for many of them.
+/// How long a newcomer waits while the founder puts no rings into the store, and how long in all:
+/// the founder may make rings for many newcomers.
 const MADE_WITHIN: Duration = Duration::from_secs(3);
+const ALL_MADE_WITHIN: Duration = Duration::from_secs(30);
 
-/// When a newcomer that waits asks again: meanwhile the founder may have made rings of another
-/// size, for another newcomer.
-const AGAIN: Duration = Duration::from_millis(500);
+/// The pause between two looks of a newcomer that waits.
 const STEP: Duration = Duration::from_millis(5);
 
 /// How long a founder tries to take the group's lock, and the pause between two attempts.
-const LOCKED_WITHIN: Duration = Duration::from_secs(1);
+const LOCKED_WITHIN: Duration = Duration::from_millis(50);
 const LOCK_STEP: Duration = Duration::from_millis(1);
 
-/// How many rings a founder has ahead at most: any member can write to the table.
-const AHEAD_MAX: u32 = 16;
+/// How long a founder makes rings at once, before it does its other work.
+const MAKES_FOR: Duration = Duration::from_millis(100);
+
+/// How long the last rings that were made stay, though newcomers now ask for another size: another
+/// newcomer is about to take them.
+const TAKEN_WITHIN: Duration = Duration::from_millis(100);
+
+/// The most rings in the store, and the most bytes of these rings: any member can write to the
+/// table.
+pub(crate) const AHEAD_MAX: u64 = 16;
+const AHEAD_BYTES: u64 = 1 << 30;
 
 /// Why rings can't be taken, or made.
 #[derive(Debug)]
@@ -60,114 +74,210 @@ impl fmt::Display for SparesError {
 
 impl std::error::Error for SparesError {}
 
-/// What newcomers have asked for: how often so far, modulo 2^32, and the size of the rings in the
-/// last request, in bytes; 0: the engine's own size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Asked {
-    times: u32,
-    bytes: u32,
+/// The bytes of the rings that the engine makes if `asked` bytes are asked for: the store tells
+/// rings apart by this size. `None` if the engine makes no rings on this machine.
+pub(crate) fn size(engine: &dyn Engine, asked: Option<u32>) -> Option<u32> {
+    let bytes = engine.ring_bytes(asked)?;
+    u32::try_from(bytes).ok()
 }
 
-impl Asked {
-    fn of(table: Table<'_>) -> Self {
-        let (times, bytes) = halves(table.get(at::ASKED_RINGS));
-        Self { times, bytes }
-    }
-
-    /// Asks once. The caller holds the group's lock.
-    fn ask(table: Table<'_>, bytes: u32) {
-        let times = Self::of(table).times.wrapping_add(1);
-        table.set(at::ASKED_RINGS, word(times, bytes));
-    }
+/// Asks for rings once. The caller holds the group's lock.
+fn ask(table: Table<'_>, bytes: u32) {
+    let asked = table.get(at::ASKED_RINGS).wrapping_add(1);
+    table.set(at::ASKED_BYTES, bytes.into());
+    table.set(at::ASKED_RINGS, asked);
 }
 
-/// Takes rings that the founder has made, of the size in `ask`. If the group still has its founder,
-/// waits until the founder makes some. `None` if there are none.
+/// Whether the founder has yet to make rings that newcomers have asked for.
+fn is_owed(table: Table<'_>) -> bool {
+    table.get(at::ASKED_RINGS) != table.get(at::MADE_RINGS)
+}
+
+/// Takes rings that the founder has made, of the [`size`] `bytes`. If the group still has its
+/// founder, waits until the founder makes some. `None` if there are none.
 ///
 /// # Errors
 /// [`SparesError`].
 pub(crate) fn take(
     shared: &Shared,
     lock: &GroupLock,
-    ask: &Ask,
+    bytes: u32,
     has_founder: bool,
 ) -> Result<Option<Vec<OwnedFd>>, SparesError> {
-    let (table, bytes) = (shared.table(), ask.bytes.unwrap_or(0));
-    let begin = Instant::now();
-    let mut asks = begin;
-    loop {
-        let guard = lock.take().map_err(SparesError::Lock)?;
-        let mut spares = spares(&shared.fd_store).map_err(SparesError::Store)?;
-        spares.retain(|(number, _)| halves(*number).1 == bytes);
-        if let Some((number, rings)) = spares.pop() {
-            faults::step();
-            let removed = shared.fd_store.remove(StoredFd::Spare(number));
-            removed.map_err(SparesError::Store)?;
-            if spares.is_empty() {
-                Asked::ask(table, bytes);
-            }
-            return Ok(Some(rings));
-        }
-        if !has_founder || begin.elapsed() > MADE_WITHIN {
-            return Ok(None);
-        }
-        if Instant::now() >= asks {
-            Asked::ask(table, bytes);
-            asks += AGAIN;
-        }
-        drop(guard);
-        thread::sleep(STEP);
+    let table = shared.table();
+    let guard = lock.take().map_err(SparesError::Lock)?;
+    let rings = take_one(shared, bytes).map_err(SparesError::Store)?;
+    if rings.is_some() || !has_founder {
+        return Ok(rings);
     }
+    ask(table, bytes);
+    let mut made = table.get(at::MADE_RINGS);
+    drop(guard);
+    let begin = Instant::now();
+    let mut made_at = begin;
+    while made_at.elapsed() < MADE_WITHIN && begin.elapsed() < ALL_MADE_WITHIN {
+        thread::sleep(STEP);
+        // Needs no lock: many newcomers may wait.
+        if table.get(at::MADE_RINGS) == made {
+            want(table, bytes);
+            continue;
+        }
+        made = table.get(at::MADE_RINGS);
+        made_at = Instant::now();
+        let _guard = lock.take().map_err(SparesError::Lock)?;
+        let rings = take_one(shared, bytes).map_err(SparesError::Store)?;
+        if rings.is_some() {
+            return Ok(rings);
+        }
+    }
+    let _guard = lock.take().map_err(SparesError::Lock)?;
+    let rings = take_one(shared, bytes).map_err(SparesError::Store)?;
+    if rings.is_none() && is_owed(table) {
+        let asked = table.get(at::ASKED_RINGS).wrapping_sub(1);
+        table.set(at::ASKED_RINGS, asked);
+    }
+    Ok(rings)
+}
+
+/// Writes the size that a newcomer waits for, if another newcomer has written another size since.
+fn want(table: Table<'_>, bytes: u32) {
+    if table.get(at::ASKED_BYTES) != u64::from(bytes) {
+        table.set(at::ASKED_BYTES, bytes.into());
+    }
+}
+
+/// Takes rings of this size out of the store, if it has some. The caller holds the group's lock.
+fn take_one(shared: &Shared, bytes: u32) -> io::Result<Option<Vec<OwnedFd>>> {
+    let mut spares = spares(&shared.fd_store)?;
+    spares.retain(|number, _| halves(*number).1 == bytes);
+    let Some((number, rings)) = spares.pop_first() else {
+        return Ok(None);
+    };
+    faults::step();
+    shared.fd_store.remove(StoredFd::Spare(number))?;
+    if spares.is_empty() && !is_owed(shared.table()) {
+        ask(shared.table(), bytes);
+    }
+    Ok(Some(rings))
 }
 
 /// A founder's part.
 #[derive(Debug, Default)]
 pub(crate) struct Spares {
-    /// The requests that were looked at.
-    seen: Asked,
-    /// How many rings the founder has made so far, modulo 2^32.
-    made: u32,
+    /// How many rings the founder has put into the store, less those that it has removed. The table
+    /// has a copy, which the founder does not read: any member can write to it.
+    made: u64,
+    /// The size in the table, when the founder last removed rings of other sizes.
+    asked_bytes: u64,
+    /// The upper half of the last entry's number.
+    last: u32,
+    /// When the last rings were put into the store.
+    put_at: Option<Instant>,
+    /// Rings that are made and not in the store yet, with their size.
+    ready: Option<(u32, Box<dyn MemberIo>)>,
 }
 
 impl Spares {
-    /// Makes the rings that newcomers have asked for since the last call. Does not hold the group's
-    /// lock while it makes rings, because this takes a while. If another process keeps that lock,
-    /// the next call tries again.
+    /// Makes the rings that newcomers have asked for, or some of them: the next call goes on. Does
+    /// not hold the group's lock while it makes rings, because this takes a while. If another
+    /// process keeps that lock, the next call tries again.
     ///
     /// # Errors
-    /// [`SparesError`]. Newcomers that still wait ask again.
+    /// [`SparesError`]. The next call tries again.
     pub(crate) fn provide(&mut self, shared: &Shared, lock: &GroupLock) -> Result<(), SparesError> {
-        let asked = Asked::of(shared.table());
-        if asked == self.seen {
+        let Some(on_engine) = shared.engine.zip(shared.on_device.as_deref()) else {
             return Ok(());
+        };
+        let begin = Instant::now();
+        while begin.elapsed() < MAKES_FOR && self.provide_one(on_engine, shared, lock)? {}
+        Ok(())
+    }
+
+    /// Makes rings if newcomers have asked for some. Returns whether it has put them into the
+    /// store.
+    fn provide_one(
+        &mut self,
+        (engine, on_device): (&dyn Engine, &dyn OnDevice),
+        shared: &Shared,
+        lock: &GroupLock,
+    ) -> Result<bool, SparesError> {
+        let table = shared.table();
+        let asked_bytes = table.get(at::ASKED_BYTES);
+        let is_asked = |made| table.get(at::ASKED_RINGS) != made;
+        if !is_asked(self.made) && asked_bytes == self.asked_bytes {
+            return Ok(false);
         }
-        let Some(guard) = take_answering(shared, lock)? else {
-            return Ok(());
+        // The engine has a largest size.
+        let bytes = size(engine, Some(u32::try_from(asked_bytes).unwrap_or(u32::MAX)));
+        let (Some(bytes), Some(guard)) = (bytes, take_answering(shared, lock)?) else {
+            return Ok(false);
         };
-        let spares = spares(&shared.fd_store).map_err(SparesError::Store)?;
+        let has_room = self.make_room(shared, bytes).map_err(SparesError::Store)?;
         drop(guard);
-        let numbers = spares.into_iter().map(|(number, _)| number);
-        let is_asked = |number: &u64| halves(*number).1 == asked.bytes;
-        let (kept, others): (Vec<u64>, Vec<u64>) = numbers.partition(is_asked);
-        let times = asked.times.wrapping_sub(self.seen.times).min(AHEAD_MAX);
-        let count = (times as usize).saturating_sub(kept.len());
-        let (made, result) = make(shared, asked.bytes, count);
-        let Some(_guard) = take_answering(shared, lock)? else {
-            return Ok(());
+        if !has_room {
+            return Ok(false);
+        }
+        self.asked_bytes = asked_bytes;
+        if !is_asked(self.made) {
+            return Ok(false);
+        }
+        let rings = match self.ready.take().filter(|(size, _)| *size == bytes) {
+            Some((_, rings)) => rings,
+            None => make(on_device, bytes).map_err(SparesError::Rings)?,
         };
-        self.seen = asked;
-        for rings in made {
-            self.made = self.made.wrapping_add(1);
-            let entry = StoredFd::Spare(word(self.made, asked.bytes));
-            let put = shared.fd_store.put(entry, &rings.descriptors());
-            put.map_err(SparesError::Store)?;
+        self.ready = Some((bytes, rings));
+        // Newcomers wait only a second for an answer.
+        let _ = shared.answer();
+        let Some(_guard) = take_answering(shared, lock)? else {
+            return Ok(false);
+        };
+        self.put(shared).map_err(SparesError::Store)
+    }
+
+    /// Removes rings of other sizes than `bytes`. Returns whether the store may have more rings.
+    /// The caller holds the group's lock.
+    fn make_room(&mut self, shared: &Shared, bytes: u32) -> io::Result<bool> {
+        let numbers = spares(&shared.fd_store)?.into_keys();
+        let is_asked = |number: &u64| halves(*number).1 == bytes;
+        let (kept, others): (Vec<u64>, Vec<u64>) = numbers.partition(is_asked);
+        let is_recent = self.put_at.is_some_and(|it| it.elapsed() < TAKEN_WITHIN);
+        if is_recent && !others.is_empty() {
+            return Ok(false);
         }
         for number in others {
-            let removed = shared.fd_store.remove(StoredFd::Spare(number));
-            removed.map_err(SparesError::Store)?;
+            shared.fd_store.remove(StoredFd::Spare(number))?;
+            self.count(shared, self.made.wrapping_sub(1));
         }
-        result
+        Ok((kept.len() as u64) < most_ahead(bytes))
     }
+
+    /// Puts the rings that are ready into the store, and returns whether there were some. The
+    /// caller holds the group's lock.
+    fn put(&mut self, shared: &Shared) -> io::Result<bool> {
+        let Some((bytes, rings)) = &self.ready else {
+            return Ok(false);
+        };
+        // The removal of an entry needs room, too.
+        shared.fd_store.ensure_room()?;
+        let number = self.last.wrapping_add(1);
+        let entry = StoredFd::Spare(word(number, *bytes));
+        shared.fd_store.put(entry, &rings.descriptors())?;
+        self.last = number;
+        self.ready = None;
+        self.put_at = Some(Instant::now());
+        self.count(shared, self.made.wrapping_add(1));
+        Ok(true)
+    }
+
+    fn count(&mut self, shared: &Shared, made: u64) {
+        self.made = made;
+        shared.table().set(at::MADE_RINGS, made);
+    }
+}
+
+/// How many rings of this size the store has at most.
+fn most_ahead(bytes: u32) -> u64 {
+    (AHEAD_BYTES / u64::from(bytes.max(1))).clamp(1, AHEAD_MAX)
 }
 
 /// Takes the group's lock; `None` if another process keeps it. Meanwhile answers newcomers: one of
@@ -184,40 +294,27 @@ fn take_answering(shared: &Shared, lock: &GroupLock) -> Result<Option<GroupGuard
     Ok(None)
 }
 
-/// Makes `count` rings, or as many as possible. Answers newcomers, who wait only a second.
-fn make(
-    shared: &Shared,
-    bytes: u32,
-    count: usize,
-) -> (Vec<Box<dyn MemberIo>>, Result<(), SparesError>) {
-    let mut made = Vec::new();
-    let ask = Ask {
+fn make(on_device: &dyn OnDevice, bytes: u32) -> Result<Box<dyn MemberIo>, Refusal> {
+    on_device.open(&Ask {
         snaplen: 0,
-        bytes: Some(bytes).filter(|&bytes| bytes > 0),
+        bytes: Some(bytes),
         outgoing: false,
-    };
-    for on_device in shared.on_device.iter().cycle().take(count) {
-        match on_device.open(&ask) {
-            Ok(rings) => made.push(rings),
-            Err(refusal) => return (made, Err(SparesError::Rings(refusal))),
-        }
-        let _ = shared.answer();
-    }
-    (made, Ok(()))
+    })
 }
 
-/// The rings in the store, with the numbers of their entries. The caller holds the group's lock.
-fn spares(store: &FdStore) -> io::Result<Vec<(u64, Vec<OwnedFd>)>> {
-    let mut spares = Vec::new();
+/// The rings in the store, by the numbers of their entries. The caller holds the group's lock.
+fn spares(store: &FdStore) -> io::Result<BTreeMap<u64, Vec<OwnedFd>>> {
+    let mut spares = BTreeMap::new();
     store.visit(&mut |entry, descriptors| {
         if let StoredFd::Spare(number) = entry {
-            spares.push((number, descriptors));
+            spares.insert(number, descriptors);
         }
         true
     })?;
     Ok(spares)
 }
 
+/// The number of an entry: a number that rises, and the size of its rings.
 fn word(upper: u32, lower: u32) -> u64 {
     (u64::from(upper) << 32) | u64::from(lower)
 }
@@ -225,4 +322,24 @@ fn word(upper: u32, lower: u32) -> u64 {
 fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, upper @ ..] = word.to_le_bytes();
     (u32::from_le_bytes(upper), u32::from_le_bytes([a, b, c, d]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rings_in_the_store_take_a_gigabyte_at_most() {
+        for (mib, most) in [(4, 16), (64, 16), (65, 15), (128, 8), (256, 4), (2048, 1)] {
+            assert_eq!(most_ahead(mib << 20), most, "{mib}");
+        }
+        assert_eq!([0, u32::MAX].map(most_ahead), [16, 1]);
+    }
+
+    #[test]
+    fn an_entry_tells_the_size_of_its_rings() {
+        for (number, bytes) in [(0, 0), (1, 64 << 20), (u32::MAX, 1), (7, u32::MAX)] {
+            assert_eq!(halves(word(number, bytes)), (number, bytes));
+        }
+    }
 }

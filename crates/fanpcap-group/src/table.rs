@@ -145,11 +145,15 @@ pub(crate) mod at {
     /// group of the kernel writes this before it enters, and clears it after it has set the BPF
     /// program.
     pub(crate) const LACKS_PROGRAM: usize = ENGINE + 1;
-    /// The rings that newcomers have asked the founder for (`crate::spares`).
+    /// How often newcomers have asked the founder for rings (`crate::spares`), the size of the rings
+    /// that a newcomer waits for, and how many rings the founder has put into the descriptor store,
+    /// less those that it has removed.
     pub(crate) const ASKED_RINGS: usize = LACKS_PROGRAM + 1;
+    pub(crate) const ASKED_BYTES: usize = ASKED_RINGS + 1;
+    pub(crate) const MADE_RINGS: usize = ASKED_BYTES + 1;
     /// 1: a member may have made the host lose the device's packets, so the founder gives them back
     /// when the group has no member. A group without a founder does not use this word.
-    pub(crate) const STEALS: usize = ASKED_RINGS + 1;
+    pub(crate) const STEALS: usize = MADE_RINGS + 1;
     pub(crate) const END: usize = STEALS + 1;
 }
 

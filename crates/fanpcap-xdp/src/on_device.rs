@@ -148,6 +148,10 @@ impl OnDevice for OnXdp {
 
     fn adopt(&self, ask: &Ask, rings: Vec<OwnedFd>) -> Result<Box<dyn MemberIo>, Refusal> {
         let pool = MemberPool::open(rings, self.program.shape()).map_err(of_store)?;
+        if !pool.is_new().map_err(of_store)? {
+            let used = "its ring for a newcomer is in use";
+            return Err(of_store(io::Error::new(io::ErrorKind::InvalidData, used)).into());
+        }
         let program = Arc::clone(&self.program);
         Ok(Box::new(PoolOfMember::new(program, pool, ask)))
     }
