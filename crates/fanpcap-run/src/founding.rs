@@ -1,5 +1,6 @@
 //! Founds a group, for applications that may not load BPF programs.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
 use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{Environment, Explained, Group, Plan, Settings};
-use fanpcap_group::founder::{FoundError, Founder, PERIOD};
+use fanpcap_group::founder::{AttendError, FoundError, Founder, PERIOD};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::is_secure;
 use fanpcap_linux::wait::{events, pipe::Pipe};
@@ -19,7 +20,7 @@ use fanpcap_pcap::compile_expression;
 
 /// The first pause after a look at a group: a member that is gone keeps the founder's descriptor
 /// readable until somebody has looked after it. The pauses grow up to [`PERIOD`] meanwhile.
-pub(crate) const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A thread that answers the newcomers of a founded group, until this value is dropped.
 #[derive(Debug)]
@@ -30,16 +31,19 @@ pub(crate) struct Attending {
 }
 
 impl Attending {
-    /// Starts the thread.
+    /// Starts the thread. It tells by `tell` why the founder can't make rings.
     ///
     /// # Errors
     /// The thread or its pipe can't be made.
-    pub(crate) fn start(founder: &Arc<Founder>) -> Result<Self> {
+    pub(crate) fn start(
+        founder: &Arc<Founder>,
+        tell: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self> {
         let Pipe { read, write } = Pipe::new().context("a pipe")?;
         let founder = Arc::clone(founder);
         let attend = move || {
-            let mut pause = PAUSE;
-            while attend(&founder, &[read.as_fd()], &mut pause) != [true] {}
+            let mut looks = Looks::default();
+            while attend(&founder, &[read.as_fd()], &mut looks, &tell) != [true] {}
         };
         let thread = thread::Builder::new().name("founder".to_owned());
         Ok(Self {
@@ -59,24 +63,59 @@ impl Drop for Attending {
     }
 }
 
+/// What a founder's next look at its group needs from the looks before.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    /// The pause after the next look.
+    pause: Duration,
+    told: Told,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            pause: PAUSE,
+            told: Told::default(),
+        }
+    }
+}
+
+/// The errors that were told, without their digits: a memory limit's use changes all the time.
+#[derive(Debug, Default)]
+struct Told(BTreeSet<String>);
+
+impl Told {
+    /// Whether this error was not told yet, not even with other numbers.
+    fn is_new(&mut self, text: &str) -> bool {
+        let digitless = text.chars().filter(|it| !it.is_ascii_digit());
+        self.0.insert(digitless.collect())
+    }
+}
+
 /// Waits for newcomers or for one of `others`, but not longer than until the founder publishes its
-/// counters again. Answers the newcomers. Returns which of `others` are ready. `pause` is the pause
-/// after this look, [`PAUSE`] at first.
+/// counters again. Answers the newcomers. Returns which of `others` are ready. Tells by `tell` why
+/// the founder can't make rings, each reason once.
 pub(crate) fn attend(
     founder: &Founder,
     others: &[BorrowedFd<'_>],
-    pause: &mut Duration,
+    looks: &mut Looks,
+    tell: &dyn Fn(&str),
 ) -> Vec<bool> {
     let mut fds = vec![founder.waits_on()];
     fds.extend(others);
     let ready = events::poll(&fds, Some(PERIOD)).unwrap_or_default();
-    // Newcomers that were not answered ask again.
-    let _ = founder.attend();
+    // What else fails is tried again, and newcomers that were not answered ask again.
+    if let Err(error @ AttendError::Spares(_)) = founder.attend() {
+        let text = format!("looking after the group: {error}");
+        if looks.told.is_new(&text) {
+            tell(&text);
+        }
+    }
     if ready.first() == Some(&true) {
-        thread::sleep(*pause);
-        *pause = PERIOD.min(*pause * 2);
+        thread::sleep(looks.pause);
+        looks.pause = PERIOD.min(looks.pause * 2);
     } else {
-        *pause = PAUSE;
+        looks.pause = PAUSE;
     }
     ready.into_iter().skip(1).collect()
 }
@@ -159,4 +198,19 @@ pub(crate) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     };
     name == "PCAP_DEF_GROUP" || is("PCAP_GROUP") || (has_fanout && is("PCAP_FANOUT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_once_whatever_its_numbers_are() {
+        let mut told = Told::default();
+        let used = |mib: u32| format!("of the limit of 70 MiB, {mib} MiB are in use");
+        assert!(told.is_new(&used(9)));
+        assert!(!told.is_new(&used(9)) && !told.is_new(&used(64)));
+        assert!(told.is_new("the kernel does not have enough memory"));
+        assert!(!told.is_new(&used(70)));
+    }
 }

@@ -20,7 +20,7 @@ use fanpcap_linux::process::effective_user;
 use fanpcap_linux::wait::events::{self, Signals};
 use fanpcap_terminal::streams;
 
-use crate::founding::{self, PAUSE, attend};
+use crate::founding::{self, Looks, attend};
 use crate::group;
 
 /// Founds a group for programs without CAP_BPF, such as dumpcap
@@ -35,7 +35,9 @@ use crate::group;
 /// 'fanpcap group' shows the group with its founder, also while it has no member.
 ///
 /// The group stays when its last member ends, and its members stay when this command ends. If the
-/// device is removed, this command ends with an error: a unit starts it again.
+/// device is removed, this command ends with an error: a unit starts it again. A group that has
+/// members can't be founded. So on the XDP engine, when this command has ended, programs without
+/// CAP_BPF can join the group again only after its members have ended.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The group's number and its device, as in 5@eth0
@@ -76,9 +78,10 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
     streams::note(&format!(
         "fanpcap: group {group} on {device} waits for members\n"
     ));
-    let mut pause = PAUSE;
+    let mut looks = Looks::default();
+    let tell = |text: &str| streams::note(&format!("fanpcap: {text}\n"));
     loop {
-        let [is_signalled] = attend(&founder, &[signals.as_fd()], &mut pause)[..] else {
+        let [is_signalled] = attend(&founder, &[signals.as_fd()], &mut looks, &tell)[..] else {
             continue;
         };
         if is_signalled {

@@ -118,7 +118,7 @@ impl<'a> Watch<'a> {
         Ok(Self {
             run,
             name: format!("run-{}-{:x}", process::id(), clock::monotonic_ns()),
-            attending: founder.as_ref().map(Attending::start).transpose()?,
+            attending: founder.as_ref().map(|it| attend(run, it)).transpose()?,
             ledger: Ledger::new(run.group, run.devices, founder),
             progress: Progress::new(copies.len()),
             copies,
@@ -267,7 +267,7 @@ impl<'a> Watch<'a> {
         let fanout = self.run.fanout.variable(0);
         let founder =
             founding::of_copies(self.run.group, Some(device), self.run.named_engine, fanout);
-        let attending = founder.as_ref().map(Attending::start);
+        let attending = founder.as_ref().map(|it| attend(self.run, it));
         // Without a founder, the first copy begins the group.
         self.attending = attending.and_then(Result::ok);
         self.ledger
@@ -334,4 +334,10 @@ impl<'a> Watch<'a> {
             self.run.output.show(&line);
         }
     }
+}
+
+/// Answers the founded group's newcomers from now on.
+fn attend(run: &Run<'_>, founder: &Arc<Founder>) -> Result<Attending> {
+    let output = Arc::clone(run.output);
+    Attending::start(founder, move |text: &str| output.say(text))
 }
