@@ -284,3 +284,25 @@ fn a_newcomer_is_told_that_the_founder_makes_no_pool() {
     })
     .unwrap();
 }
+
+/// The founder makes the pools one after the other, while all newcomers wait.
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn newcomers_without_cap_bpf_that_come_at_once_are_all_members_on_xdp() {
+    on_wire(|_| {
+        let scratch = Scratch::new()?;
+        let _served = serve(&scratch, &["env", "PCAP_DRIVER=xdp", OWN], &[])?;
+        let start = |number: usize| {
+            let file = scratch.file(&format!("{number}.pcap"));
+            let mut command = tcpdump(&file, &WITHOUT_BPF)?;
+            command.args(["-B", "4096"]).env("PCAP_DRIVER", "xdp");
+            Ok(Ending(command.spawn()?))
+        };
+        let all = (0..12).map(start).collect::<Result<Vec<_>>>()?;
+        member::wait_for_members(GROUP, all.len())?;
+        let members = members()?;
+        ensure!(members.len() == all.len(), "{members:?}");
+        ensure_unprivileged_on_xdp(&members)
+    })
+    .unwrap();
+}

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod founded;
+mod spares;
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};
