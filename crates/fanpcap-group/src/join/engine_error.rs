@@ -107,8 +107,8 @@ impl fmt::Display for EngineError {
             Self::NoSpare { group, pid } => write!(
                 f,
                 "this application lacks CAP_BPF, and the founder of fan-out group {group}, process \
-                 {pid}, has made no rings for it: that process is stopped or busy, or its output says \
-                 why",
+                 {pid}, has made no rings for it: that process is stopped or busy, or its output \
+                 says why",
             ),
             Self::Serve(error) => write!(f, "can't change the device's BPF program: {error}"),
             Self::Lock(error) => write!(f, "can't take the device's lock: {error}"),

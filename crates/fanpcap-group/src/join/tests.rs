@@ -3,7 +3,6 @@
 
 mod attempts;
 mod founded;
-mod spares;
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};

@@ -188,9 +188,7 @@ impl Entry<'_> {
                 let taken = spares::take(shared, lock, size, has_founder);
                 let taken = taken.map_err(|error| match error {
                     SparesError::Lock(error) => self.steer(error),
-                    SparesError::Store(error) => {
-                        self.failed("the group's descriptor store", error)
-                    }
+                    SparesError::Store(error) => self.failed("the group's descriptor store", error),
                     SparesError::Rings(refusal) => EngineError::from(refusal).into(),
                 });
                 let Some(rings) = taken? else {

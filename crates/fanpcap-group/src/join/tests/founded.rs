@@ -1,5 +1,7 @@
 //! Sockets join groups that a founder has founded.
 
+mod spares;
+
 use super::*;
 use crate::founder::Founder;
 use crate::guard::GroupGuard;

@@ -2,13 +2,10 @@
 
 use super::*;
 use crate::found;
-use crate::founder::Founder;
 use crate::guard::GroupLock;
 use crate::shared::Shared;
 use crate::spares;
 use std::thread;
-
-const GROUP: u16 = 7;
 
 /// A founded group, and its objects as a newcomer finds them.
 struct Founded {
@@ -20,10 +17,9 @@ struct Founded {
 impl Founded {
     fn on(ifindex: u32) -> Self {
         let flow = choice(Group::Number(GROUP), "main = steer_flow");
-        let founder = Founder::found((ifindex, GROUP), &flow, Some(("xdp", false)));
+        let founder = found_on_xdp(ifindex, &flow);
         let identity = Identity::outside(GROUP, ifindex);
         let lock = GroupLock::open(&identity).unwrap();
-        let founder = founder.unwrap().unwrap();
         let guard = lock.take().unwrap();
         let shared = found::find(&identity, ifindex).unwrap();
         drop(guard);
