@@ -26,27 +26,20 @@ pub trait OnDevice: Send + Sync {
     /// Gives the device's packets to the group from now on, until the group's last member is gone.
     /// If the group `steals`, the host does not get these packets during this time. Returns the
     /// group's number on the device. The caller holds the device's lock, here and for
-    /// [`OnDevice::check`], [`OnDevice::give_back`] and [`OnDevice::clear`].
+    /// [`OnDevice::check`] and [`OnDevice::clear`].
     ///
     /// # Errors
     /// Why the device can't serve one more group.
     fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal>;
 
     /// Checks that the device's packets still come to the engine. If `steals` has a group's number,
-    /// the host does not get the device's packets from now on, until that group is gone or
-    /// [`OnDevice::give_back`] is called for it.
+    /// sets whether the host loses the device's packets for this group from now on, until the group
+    /// is gone. The host loses them as long as any group on the device steals them.
     ///
     /// # Errors
     /// `NotFound` when another process has detached the engine; the errors of the descriptor
-    /// stores.
-    fn check(&self, steals: Option<u8>) -> io::Result<()>;
-
-    /// Lets the host get the device's packets again, unless another group than the group with this
-    /// number on the device steals them.
-    ///
-    /// # Errors
-    /// The errors of [`OnDevice::check`]. After an error, another call completes the change.
-    fn give_back(&self, number: u8) -> io::Result<()>;
+    /// stores. After an error, another call completes the change.
+    fn check(&self, steals: Option<(u8, bool)>) -> io::Result<()>;
 
     /// Frees what the device still has for groups that have lost their last member.
     ///
@@ -60,18 +53,13 @@ pub trait OnDevice: Send + Sync {
     /// Why the members can't get these packets.
     fn sees_sent(&self) -> Result<(), Refusal>;
 
-    /// Makes the rings of a member.
+    /// Makes the rings of a member, or uses those that the group's founder has made by this function
+    /// and that were in no slot yet. To use the founder's rings needs no capability.
     ///
     /// # Errors
-    /// Why the rings can't be made.
-    fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal>;
-
-    /// Takes the rings that the group's founder has made for a newcomer, by [`OnDevice::open`] with
-    /// the same size. They were in no slot yet. Needs no capability.
-    ///
-    /// # Errors
-    /// When `rings` are not rings of the group, or when packets were in them.
-    fn adopt(&self, ask: &Ask, rings: Vec<OwnedFd>) -> Result<Box<dyn MemberIo>, Refusal>;
+    /// Why the rings can't be made; for a founder's rings, that packets were in them, or that they
+    /// are no rings of the group.
+    fn open(&self, ask: &Ask, made: Option<Vec<OwnedFd>>) -> Result<Box<dyn MemberIo>, Refusal>;
 
     /// Removes the rings of a slot. When this function returns, no more packets come into the
     /// rings.

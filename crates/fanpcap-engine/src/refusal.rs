@@ -15,7 +15,7 @@ pub struct Refusal {
     /// are about to leave, or newcomers that no page shows yet.
     pub is_busy: bool,
     /// Whether the process lacks the privilege to make its rings. The group's founder may make them
-    /// ([`crate::OnDevice::adopt`]).
+    /// ([`crate::OnDevice::open`]).
     pub lacks_privilege: bool,
 }
 

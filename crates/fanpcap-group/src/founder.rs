@@ -189,20 +189,22 @@ impl Founder {
         let Some(guard) = self.lock.try_take().map_err(AttendError::Lock)? else {
             return Ok(());
         };
-        let device_guard = guard.try_device_guard().map_err(AttendError::Lock)?;
-        if device_guard.is_none() {
+        let Some(_device_guard) = guard.try_device_guard().map_err(AttendError::Lock)? else {
             return Ok(());
-        }
+        };
         let given_back = self.give_back(&**on_device);
         // Frees what the device still has for other groups that are gone.
         let cleared = on_device.clear();
         given_back.and(cleared).map_err(AttendError::Device)
     }
 
-    /// Whether a member made the host lose the device's packets, and the group has no member.
+    /// Whether a member made the host lose the device's packets, and the group has no member. A
+    /// founder that was replaced does not answer for its number on the device, which another group
+    /// may have by now.
     fn steals_for_nobody(&self) -> bool {
         let table = self.shared.table();
-        table.get(table::at::STEALS) != 0 && !table.rows().any(|(_, row)| row.is_occupied())
+        let is_memberless = || !table.rows().any(|(_, row)| row.is_occupied());
+        table.get(table::at::STEALS) != 0 && !self.is_replaced() && is_memberless()
     }
 
     /// Lets the host get the device's packets again if the group steals them for nobody. The next
@@ -213,7 +215,7 @@ impl Founder {
         let Some(number) = number.ok().filter(|_| self.steals_for_nobody()) else {
             return Ok(());
         };
-        match on_device.give_back(number) {
+        match on_device.check(Some((number, false))) {
             // If the engine was detached, the host has the packets.
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             Err(_) | Ok(()) => {

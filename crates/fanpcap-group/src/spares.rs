@@ -15,12 +15,13 @@
 //! mapped can reach the rings of a later member.
 
 use crate::guard::{GroupGuard, GroupLock};
+use crate::join::EngineError;
 use crate::shared::Shared;
 use crate::steered::SteerError;
 use crate::table::{Table, at};
-use fanpcap_engine::fd_store::{FdStore, StoredFd};
+use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_engine::{Ask, Engine, MemberIo, OnDevice, Refusal, faults};
-use std::collections::BTreeMap;
+use fanpcap_linux::wait::clock;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,8 +30,8 @@ use std::time::{Duration, Instant};
 
 /// How long a newcomer waits while the founder puts no rings into the store, and how long in all:
 /// the founder may make rings for many newcomers.
-const MADE_WITHIN: Duration = Duration::from_secs(3);
-const ALL_MADE_WITHIN: Duration = Duration::from_secs(30);
+const MADE_WITHIN_NS: u64 = 3_000_000_000;
+const ALL_MADE_WITHIN_NS: u64 = 30_000_000_000;
 
 /// The pause between two looks of a newcomer that waits.
 const STEP: Duration = Duration::from_millis(5);
@@ -51,7 +52,7 @@ const TAKEN_WITHIN: Duration = Duration::from_millis(100);
 pub(crate) const AHEAD_MAX: u64 = 16;
 const AHEAD_BYTES: u64 = 1 << 30;
 
-/// Why rings can't be taken, or made.
+/// Why a founder can't make rings.
 #[derive(Debug)]
 pub enum SparesError {
     /// The group's lock.
@@ -81,11 +82,10 @@ pub(crate) fn size(engine: &dyn Engine, asked: Option<u32>) -> Option<u32> {
     u32::try_from(bytes).ok()
 }
 
-/// Asks for rings once. The caller holds the group's lock.
-fn ask(table: Table<'_>, bytes: u32) {
-    let asked = table.get(at::ASKED_RINGS).wrapping_add(1);
-    table.set(at::ASKED_BYTES, bytes.into());
-    table.set(at::ASKED_RINGS, asked);
+/// Adds to the number of rings that newcomers have asked for. The caller holds the group's lock.
+fn ask(table: Table<'_>, more: i64) {
+    let asked = table.get(at::ASKED_RINGS);
+    table.set(at::ASKED_RINGS, asked.wrapping_add_signed(more));
 }
 
 /// Whether the founder has yet to make rings that newcomers have asked for.
@@ -93,70 +93,67 @@ fn is_owed(table: Table<'_>) -> bool {
     table.get(at::ASKED_RINGS) != table.get(at::MADE_RINGS)
 }
 
-/// Takes rings that the founder has made, of the [`size`] `bytes`. If the group still has its
+/// Takes rings that the founder has made, of the size that is `asked`. If the group still has its
 /// founder, waits until the founder makes some. `None` if there are none.
 ///
 /// # Errors
-/// [`SparesError`].
+/// The errors of the group's lock and of the descriptor store.
 pub(crate) fn take(
     shared: &Shared,
     lock: &GroupLock,
-    bytes: u32,
+    asked: Option<u32>,
     has_founder: bool,
-) -> Result<Option<Vec<OwnedFd>>, SparesError> {
+) -> Result<Option<Vec<OwnedFd>>, EngineError> {
+    let of_size = |engine| Some((engine, size(engine, asked)?));
+    let Some((engine, bytes)) = shared.engine.and_then(of_size) else {
+        return Ok(None);
+    };
     let table = shared.table();
-    let guard = lock.take().map_err(SparesError::Lock)?;
-    let rings = take_one(shared, bytes).map_err(SparesError::Store)?;
-    if rings.is_some() || !has_founder {
-        return Ok(rings);
-    }
-    ask(table, bytes);
-    let mut made = table.get(at::MADE_RINGS);
-    drop(guard);
-    let begin = Instant::now();
-    let mut made_at = begin;
-    while made_at.elapsed() < MADE_WITHIN && begin.elapsed() < ALL_MADE_WITHIN {
-        thread::sleep(STEP);
-        // Needs no lock: many newcomers may wait.
-        if table.get(at::MADE_RINGS) == made {
-            want(table, bytes);
-            continue;
-        }
-        made = table.get(at::MADE_RINGS);
-        made_at = Instant::now();
-        let _guard = lock.take().map_err(SparesError::Lock)?;
-        let rings = take_one(shared, bytes).map_err(SparesError::Store)?;
-        if rings.is_some() {
-            return Ok(rings);
-        }
-    }
-    let _guard = lock.take().map_err(SparesError::Lock)?;
-    let rings = take_one(shared, bytes).map_err(SparesError::Store)?;
-    if rings.is_none() && is_owed(table) {
-        let asked = table.get(at::ASKED_RINGS).wrapping_sub(1);
-        table.set(at::ASKED_RINGS, asked);
-    }
-    Ok(rings)
-}
-
-/// Writes the size that a newcomer waits for, if another newcomer has written another size since.
-fn want(table: Table<'_>, bytes: u32) {
-    if table.get(at::ASKED_BYTES) != u64::from(bytes) {
+    let begin = clock::monotonic_ns();
+    // The founder's count at the last look into the store, and when it changed.
+    let mut looked: Option<(u64, u64)> = None;
+    loop {
+        let (made, now) = (table.get(at::MADE_RINGS), clock::monotonic_ns());
+        let is_late = |(_, at)| now > at + MADE_WITHIN_NS || now > begin + ALL_MADE_WITHIN_NS;
+        let is_over = looked.map_or(!has_founder, is_late);
+        // Other newcomers may write another size meanwhile.
         table.set(at::ASKED_BYTES, bytes.into());
+        // Looks only if there may be rings, because many newcomers may wait for the lock.
+        if is_over || looked.is_none_or(|(it, _)| it != made) {
+            let _guard = lock.take().map_err(EngineError::Lock)?;
+            let rings = take_one(shared, bytes).map_err(EngineError::of_store(engine))?;
+            if rings.is_none() && is_over && looked.is_some() && is_owed(table) {
+                ask(table, -1);
+            }
+            if rings.is_some() || is_over {
+                return Ok(rings);
+            }
+            if looked.is_none() {
+                ask(table, 1);
+            }
+            looked = Some((made, clock::monotonic_ns()));
+        }
+        thread::sleep(STEP);
     }
 }
 
 /// Takes rings of this size out of the store, if it has some. The caller holds the group's lock.
 fn take_one(shared: &Shared, bytes: u32) -> io::Result<Option<Vec<OwnedFd>>> {
-    let mut spares = spares(&shared.fd_store)?;
-    spares.retain(|number, _| halves(*number).1 == bytes);
-    let Some((number, rings)) = spares.pop_first() else {
+    let (mut found, mut are_last) = (None, true);
+    shared.fd_store.visit(&mut |entry, rings| {
+        if matches!(entry, StoredFd::Spare(number) if halves(number).1 == bytes) {
+            are_last = found.is_none();
+            found.get_or_insert((entry, rings));
+        }
+        are_last
+    })?;
+    let Some((entry, rings)) = found else {
         return Ok(None);
     };
     faults::step();
-    shared.fd_store.remove(StoredFd::Spare(number))?;
-    if spares.is_empty() && !is_owed(shared.table()) {
-        ask(shared.table(), bytes);
+    shared.fd_store.remove(entry)?;
+    if are_last && !is_owed(shared.table()) {
+        ask(shared.table(), 1);
     }
     Ok(Some(rings))
 }
@@ -237,9 +234,15 @@ impl Spares {
     /// Removes rings of other sizes than `bytes`. Returns whether the store may have more rings.
     /// The caller holds the group's lock.
     fn make_room(&mut self, shared: &Shared, bytes: u32) -> io::Result<bool> {
-        let numbers = spares(&shared.fd_store)?.into_keys();
+        let mut numbers = Vec::new();
+        shared.fd_store.visit(&mut |entry, _| {
+            if let StoredFd::Spare(number) = entry {
+                numbers.push(number);
+            }
+            true
+        })?;
         let is_asked = |number: &u64| halves(*number).1 == bytes;
-        let (kept, others): (Vec<u64>, Vec<u64>) = numbers.partition(is_asked);
+        let (kept, others): (Vec<u64>, Vec<u64>) = numbers.into_iter().partition(is_asked);
         let is_recent = self.put_at.is_some_and(|it| it.elapsed() < TAKEN_WITHIN);
         if is_recent && !others.is_empty() {
             return Ok(false);
@@ -295,23 +298,12 @@ fn take_answering(shared: &Shared, lock: &GroupLock) -> Result<Option<GroupGuard
 }
 
 fn make(on_device: &dyn OnDevice, bytes: u32) -> Result<Box<dyn MemberIo>, Refusal> {
-    on_device.open(&Ask {
+    let ask = Ask {
         snaplen: 0,
         bytes: Some(bytes),
         outgoing: false,
-    })
-}
-
-/// The rings in the store, by the numbers of their entries. The caller holds the group's lock.
-fn spares(store: &FdStore) -> io::Result<BTreeMap<u64, Vec<OwnedFd>>> {
-    let mut spares = BTreeMap::new();
-    store.visit(&mut |entry, descriptors| {
-        if let StoredFd::Spare(number) = entry {
-            spares.insert(number, descriptors);
-        }
-        true
-    })?;
-    Ok(spares)
+    };
+    on_device.open(&ask, None)
 }
 
 /// The number of an entry: a number that rises, and the size of its rings.

@@ -317,8 +317,10 @@ impl<'a> Table<'a> {
         self.set(at::MAGIC, MAGIC);
     }
 
-    /// Ends the founder's group: the group with this key begins anew, with another table.
+    /// Ends the founder's group: the group with this key begins anew, with another table. A newcomer
+    /// that has found this one, and makes its rings now, then finds another steering program here.
     pub(crate) fn end(&self) {
+        self.set(at::DIGEST, 0);
         self.set(at::GROUP, 0);
     }
 

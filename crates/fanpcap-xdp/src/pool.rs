@@ -34,36 +34,14 @@ impl MemberPool {
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
     pub fn create(bytes: Option<u32>, shape: PoolShape) -> io::Result<Self> {
         let entries = entry_count(bytes, shape, cpu::online().ok());
-        let pool = Self {
-            array: array(shape, entries)?,
+        let array = array(shape, entries)?;
+        array.fill(&words(entries - 1, shape.block_len(), shape.lanes()))?;
+        Ok(Self {
+            array,
             bell: RingBuffer::smallest(NAME)?,
             shape,
             before: OnceLock::new(),
-        };
-        pool.array.fill(&pool.new_words())?;
-        Ok(pool)
-    }
-
-    /// The words of the pool when it was created.
-    fn new_words(&self) -> Vec<u8> {
-        let blocks = self.array.entries().saturating_sub(1);
-        words(blocks, self.shape.block_len(), self.shape.lanes())
-    }
-
-    /// Whether no packet was ever in the pool, as far as its words show.
-    ///
-    /// # Errors
-    /// The error of mmap(2).
-    pub(crate) fn is_new(&self) -> io::Result<bool> {
-        self.array.begins_with(&self.new_words())
-    }
-
-    /// Checks that this process may create a pool, by a map of some pages.
-    ///
-    /// # Errors
-    /// As [`MemberPool::create`].
-    pub(crate) fn ensure_privilege() -> io::Result<()> {
-        RingBuffer::smallest(NAME).map(drop)
+        })
     }
 
     /// Returns the bytes that the pool would take which [`MemberPool::create`] would create.

@@ -249,50 +249,29 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         Ok(former)
     }
 
-    /// Makes the host lose the device's packets until the group in this group slot is gone, or
-    /// until [`DeviceRegistry::give_back_for`] is called for this group slot.
-    ///
-    /// # Errors
-    /// The errors of the descriptor store.
-    pub fn steal_for(&self, number: u8) -> io::Result<()> {
-        let slots = self.slots()?;
-        let mut own = slots.iter().filter(|it| it.number == number);
-        let own = own.find(|it| it.is_newest(&slots) && !it.steals);
-        if let Some(own) = own {
-            let parts = [own.lifeline.as_fd(), own.program.as_fd()];
-            let entry = GroupSlot::entry(number, true, own.version);
-            self.store.put(entry, &parts)?;
-            self.store.remove(own.own_entry())?;
-        }
-        self.device.set_steals(true);
-        Ok(())
-    }
-
-    /// Lets the host get the device's packets again, unless a group in another group slot steals
-    /// them.
+    /// Sets whether the host loses the device's packets for the group in this group slot, until the
+    /// group is gone. The host loses them as long as any group `steals` them.
     ///
     /// # Errors
     /// The errors of the descriptor store. After an error, another call completes the change.
-    pub fn give_back_for(&self, number: u8) -> io::Result<()> {
+    pub fn steal_for(&self, number: u8, steals: bool) -> io::Result<()> {
         let slots = self.slots()?;
-        let own = || slots.iter().filter(move |it| it.number == number);
-        // An earlier call that did not complete may have put the next entry into the store.
-        let newest = own().find(|it| it.is_newest(&slots)).filter(|newest| {
-            let mut same = own().filter(|it| it.version == newest.version);
-            same.all(|it| it.steals)
-        });
-        if let Some(newest) = newest {
-            self.store.ensure_room()?;
-            let parts = [newest.lifeline.as_fd(), newest.program.as_fd()];
-            let entry = GroupSlot::entry(number, false, newest.version);
-            self.store.put(entry, &parts)?;
+        let mut is_stolen = steals;
+        for own in &slots {
+            if own.number != number {
+                is_stolen |= own.steals;
+            } else if own.steals != steals {
+                if own.is_newest(&slots) {
+                    let parts = [own.lifeline.as_fd(), own.program.as_fd()];
+                    let entry = GroupSlot::entry(number, steals, own.version);
+                    self.store.put(entry, &parts)?;
+                    faults::step();
+                }
+                // Removes the entry that a process left which died within this change, too.
+                self.store.remove(own.own_entry())?;
+            }
         }
-        for former in own().filter(|it| it.steals) {
-            faults::step();
-            self.store.remove(former.own_entry())?;
-        }
-        let mut others = slots.iter().filter(|it| it.number != number);
-        self.device.set_steals(others.any(|it| it.steals));
+        self.device.set_steals(is_stolen);
         Ok(())
     }
 

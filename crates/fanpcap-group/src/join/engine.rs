@@ -61,11 +61,12 @@ pub(super) fn check(newcomer: &Newcomer<'_>, shared: &Shared) -> Result<(), Engi
         return Ok(());
     };
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).ok();
-    if newcomer.steals() {
+    let number = number.filter(|_| newcomer.steals());
+    if number.is_some() {
         // Before the change: this process may die within it.
         shared.table().set(at::STEALS, 1);
     }
-    let checked = on_device.check(number.filter(|_| newcomer.steals()));
+    let checked = on_device.check(number.map(|number| (number, true)));
     checked.map_err(|error| match error.kind() == io::ErrorKind::NotFound {
         true => EngineError::Lost {
             group: newcomer.fanout.id,

@@ -94,11 +94,6 @@ impl<'a> Entry<'a> {
             match (found, &self.newcomer.engine) {
                 (Some(shared), _) => {
                     let (guard, placed) = self.place_beside(&shared, &lock, guard)?;
-                    if !shared.table().is_of(key) {
-                        // While the lock was free, another newcomer has replaced the founder.
-                        drop(guard);
-                        continue;
-                    }
                     let membership = self.enter_beside(shared, placed, address, lock, &guard);
                     break (guard, membership);
                 }

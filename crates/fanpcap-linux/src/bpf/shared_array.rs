@@ -69,25 +69,6 @@ impl SharedArray {
         Ok(())
     }
 
-    /// Whether the array begins with `content`. Other processes may write to the array meanwhile.
-    ///
-    /// # Errors
-    /// The error of mmap(2).
-    pub fn begins_with(&self, content: &[u8]) -> io::Result<bool> {
-        if content.len() > self.len() {
-            return Ok(false);
-        }
-        let mapping = self.map_to_read(0, content.len())?;
-        let mut bytes = content.iter().enumerate();
-        Ok(bytes.all(|(at, byte)| {
-            // SAFETY: the mapping has as many bytes as `content`, which has this index.
-            let from = unsafe { mapping.base().add(at) };
-            // SAFETY: as above. Any byte is valid, and a volatile load assumes nothing about it.
-            let found = unsafe { from.read_volatile() };
-            found == *byte
-        }))
-    }
-
     /// Bytes of an entry.
     pub fn entry_len(&self) -> u32 {
         self.entry_len
@@ -167,8 +148,6 @@ mod tests {
         let mut content = vec![0; ENTRY as usize + 16];
         content[ENTRY as usize + 8] = 7;
         array.fill(&content).unwrap();
-        assert!(array.begins_with(&content).unwrap());
-        assert!(array.begins_with(&content[..9]).unwrap());
         let second = array.map_to_read(ENTRY as usize, 2 * ENTRY as usize);
         let second = second.unwrap();
         assert_eq!((number_at(&second, 0), number_at(&second, 8)), (0, 7));
@@ -177,9 +156,6 @@ mod tests {
         assert_eq!(beyond.raw_os_error(), Some(libc::EINVAL));
         let longer = vec![0; array.len() + 1];
         assert!(array.fill(&longer).is_err());
-        assert!(!array.begins_with(&longer).unwrap());
-        *content.last_mut().unwrap() = 1;
-        assert!(!array.begins_with(&content).unwrap());
     }
 
     #[test]

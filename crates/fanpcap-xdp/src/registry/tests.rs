@@ -163,8 +163,8 @@ fn the_host_loses_packets_as_long_as_a_group_is_there_that_asks_for_it() {
     for group in [&first, &second] {
         group.attach(&registry).unwrap();
     }
-    registry.steal_for(1).unwrap();
-    registry.steal_for(1).unwrap();
+    registry.steal_for(1, true).unwrap();
+    registry.steal_for(1, true).unwrap();
     assert!(registry.device.steals.get());
     let third = Group::new();
     assert_eq!(third.attach(&registry).unwrap(), Some(2));
@@ -185,19 +185,19 @@ fn a_group_gives_the_hosts_packets_back_and_keeps_its_slot_and_program() {
     let (first, second) = (Group::new(), Group::new());
     for group in [&first, &second] {
         group.attach(&registry).unwrap();
-        registry.give_back_for(0).unwrap();
+        registry.steal_for(0, false).unwrap();
     }
     let entries = || registry.slots().unwrap().len();
-    registry.steal_for(0).unwrap();
-    registry.steal_for(1).unwrap();
-    registry.give_back_for(0).unwrap();
+    registry.steal_for(0, true).unwrap();
+    registry.steal_for(1, true).unwrap();
+    registry.steal_for(0, false).unwrap();
     assert!(registry.device.steals.get(), "for the second group");
-    registry.give_back_for(1).unwrap();
+    registry.steal_for(1, false).unwrap();
     assert!(!registry.device.steals.get());
     let stealing = registry.slots().unwrap().into_iter();
     assert_eq!((entries(), stealing.filter(|it| it.steals).count()), (2, 0));
     let next = Group::new();
-    registry.steal_for(0).unwrap();
+    registry.steal_for(0, true).unwrap();
     registry.exchange(0, next.1.read.as_fd()).unwrap();
     // A process that died within the call has left the entry that follows.
     let mut slots = registry.slots().unwrap().into_iter();
@@ -206,7 +206,7 @@ fn a_group_gives_the_hosts_packets_back_and_keeps_its_slot_and_program() {
     let parts = [newest.lifeline.as_fd(), newest.program.as_fd()];
     let following = GroupSlot::entry(0, false, newest.version);
     registry.store.put(following, &parts).unwrap();
-    other_process(&registry).give_back_for(0).unwrap();
+    other_process(&registry).steal_for(0, false).unwrap();
     assert_eq!(entries(), 2);
     // The next group makes the device serve all groups again, by the entries.
     assert_eq!(Group::new().attach(&registry).unwrap(), Some(2));
@@ -214,7 +214,7 @@ fn a_group_gives_the_hosts_packets_back_and_keeps_its_slot_and_program() {
     let mut served = registry.device.served.borrow().clone();
     served.sort_unstable();
     assert_eq!(served[0], (0, next.program()));
-    registry.steal_for(0).unwrap();
+    registry.steal_for(0, true).unwrap();
     assert!(registry.device.steals.get());
     assert_eq!(entries(), 3);
     first.end();
@@ -228,7 +228,7 @@ fn a_group_that_exchanges_its_program_keeps_its_slot() {
     let (group, beside) = (Group::new(), Group::new());
     assert_eq!(group.attach(&registry).unwrap(), Some(0));
     assert_eq!(beside.attach(&registry).unwrap(), Some(1));
-    registry.steal_for(0).unwrap();
+    registry.steal_for(0, true).unwrap();
     let served = |registry: &DeviceRegistry<Noted>| {
         let mut served = registry.device.served.borrow().clone();
         served.sort_unstable();

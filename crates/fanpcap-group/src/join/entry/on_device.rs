@@ -10,16 +10,16 @@ use crate::join::{EngineError, JoinError};
 use crate::kernel::Kernel;
 use crate::member::Member;
 use crate::membership::Membership;
-use crate::record::Record;
 use crate::roster;
 use crate::shared::Shared;
 use crate::slots::Slots;
-use crate::spares::{self, SparesError};
+use crate::spares;
 use fanpcap_buckets::Slot;
-use fanpcap_engine::{Ask, MemberIo, OnDevice, Refusal, faults};
+use fanpcap_engine::{MemberIo, Refusal, faults};
 use fanpcap_linux::packet::Address;
 use fanpcap_linux::wait::clock;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A newcomer's rings in its future slot. The rings get no packets before the newcomer has joined.
@@ -150,14 +150,14 @@ impl Entry<'_> {
         if asked.ask.outgoing {
             on_device.sees_sent().map_err(EngineError::from)?;
         }
-        let io = match on_device.open(&asked.ask) {
-            Err(refusal) if refusal.lacks_privilege => {
-                let size = spares::size(engine, asked.ask.bytes);
-                let spares = lock.zip(size).map(|(lock, size)| (&**shared, lock, size));
-                self.adopt((&**on_device, &asked.ask), spares, refusal)?
+        let opened = match (on_device.open(&asked.ask, None), lock) {
+            (Err(refusal), Some(lock)) if refusal.lacks_privilege => {
+                let made = self.made_by_founder(shared, lock, asked.ask.bytes, refusal)?;
+                on_device.open(&asked.ask, Some(made))
             }
-            opened => opened.map_err(EngineError::from)?,
+            (opened, _) => opened,
         };
+        let io = opened.map_err(EngineError::from)?;
         self.note_before();
         shared.note_counted_before(slot);
         let admitted = io.admit(slot.0, self.cookie()?);
@@ -171,47 +171,22 @@ impl Entry<'_> {
         })
     }
 
-    /// Adopts rings that the group's founder has made: `spares` are the group's objects, its lock
-    /// and the rings' size. Without a founder and such rings, returns the `refusal` of the
-    /// newcomer's own rings.
-    fn adopt(
+    /// Takes rings of the size that is `asked`, which the group's founder has made. Without a
+    /// founder and such rings, returns the `refusal` of the newcomer's own rings.
+    fn made_by_founder(
         &self,
-        (on_device, ask): (&dyn OnDevice, &Ask),
-        spares: Option<(&Shared, &GroupLock, u32)>,
+        shared: &Shared,
+        lock: &GroupLock,
+        asked: Option<u32>,
         refusal: Refusal,
-    ) -> Result<Box<dyn MemberIo>, JoinError> {
-        let mut unfit = None;
-        if let Some((shared, lock, size)) = spares {
-            // Any member can put rings into the store, which then are refused.
-            for _ in 0..=spares::AHEAD_MAX {
-                let has_founder = self.founder().is_some();
-                let taken = spares::take(shared, lock, size, has_founder);
-                let taken = taken.map_err(|error| match error {
-                    SparesError::Lock(error) => self.steer(error),
-                    SparesError::Store(error) => self.failed("the group's descriptor store", error),
-                    SparesError::Rings(refusal) => EngineError::from(refusal).into(),
-                });
-                let Some(rings) = taken? else {
-                    break;
-                };
-                match on_device.adopt(ask, rings) {
-                    Ok(io) => return Ok(io),
-                    Err(refusal) => unfit = Some(refusal),
-                }
-            }
-        }
+    ) -> Result<Vec<OwnedFd>, EngineError> {
         let group = self.newcomer.fanout.id;
-        let error: EngineError = match (unfit, self.founder().filter(|_| spares.is_some())) {
-            (Some(unfit), _) => unfit.into(),
-            (None, Some(Record { pid, .. })) => EngineError::NoSpare { group, pid },
-            (None, None) => refusal.into(),
-        };
-        Err(error.into())
-    }
-
-    /// The page of the group's founder, if the group has a founder now.
-    fn founder(&self) -> Option<Record> {
-        roster::founder(self.newcomer.bound.ifindex, self.newcomer.fanout.id)
+        let founder = roster::founder(self.newcomer.bound.ifindex, group).map(|it| it.pid);
+        let made = spares::take(shared, lock, asked, founder.is_some())?;
+        made.ok_or_else(|| match founder {
+            Some(pid) => EngineError::NoSpare { group, pid },
+            None => refusal.into(),
+        })
     }
 
     /// Notes the device's packet count before the newcomer may get packets. Only the first call

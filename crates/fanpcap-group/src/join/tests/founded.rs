@@ -15,7 +15,7 @@ struct Entered {
     member: Member,
 }
 
-fn on_sockets(text: &str) -> GroupChoice {
+pub(super) fn on_sockets(text: &str) -> GroupChoice {
     let script = Script::of_text(Source::new("test", text));
     let steering = Steering::compile(&script, &|_| Err("none".to_owned())).unwrap();
     GroupChoice {

@@ -51,7 +51,8 @@ impl Founded {
 
     /// Newcomers take rings of so many MiB at once, while the founder looks after the group.
     fn take_at_once(&self, mib: &[u32]) -> Vec<Option<Vec<OwnedFd>>> {
-        let take = |mib: u32| spares::take(&self.shared, &self.lock, self.size(mib), true).unwrap();
+        let take =
+            |mib: u32| spares::take(&self.shared, &self.lock, Some(mib << 20), true).unwrap();
         thread::scope(|scope| {
             let begin = |mib: &u32| {
                 let mib = *mib;
@@ -81,7 +82,7 @@ impl Founded {
     /// Bytes of these rings, which no member has used.
     fn adopt(&self, rings: Vec<OwnedFd>) -> usize {
         let on_device = self.shared.on_device.as_ref().unwrap();
-        on_device.adopt(&ASK, rings).unwrap().bytes()
+        on_device.open(&ASK, Some(rings)).unwrap().bytes()
     }
 }
 
@@ -129,14 +130,13 @@ fn newcomers_that_ask_for_two_sizes_get_them() {
 fn a_newcomer_that_gives_up_withdraws_its_request() {
     on_pair(|ifindex| {
         let founded = Founded::on(ifindex);
-        let take = || spares::take(&founded.shared, &founded.lock, founded.size(4), true);
-        assert!(take().unwrap().is_none(), "the founder makes none");
+        let take = |has| spares::take(&founded.shared, &founded.lock, Some(4 << 20), has);
+        assert!(take(true).unwrap().is_none(), "the founder makes none");
         assert_eq!(founded.get(at::ASKED_RINGS), 0);
         founded.founder.attend().unwrap();
         assert!(founded.stored().is_empty());
         // Without a founder, a newcomer does not wait.
-        let taken = spares::take(&founded.shared, &founded.lock, founded.size(4), false);
-        assert!(taken.unwrap().is_none());
+        assert!(take(false).unwrap().is_none());
         assert_eq!(founded.get(at::ASKED_RINGS), 0);
     });
 }
@@ -179,8 +179,8 @@ fn rings_that_a_member_has_used_are_no_newcomers() {
         let used = rings.descriptors().into_iter();
         let used = used.map(|it| it.try_clone_to_owned().unwrap()).collect();
         let on_device = founded.shared.on_device.as_ref().unwrap();
-        let refused = on_device.adopt(&ASK, used).err().unwrap();
-        assert!(refused.to_string().contains("is in use"), "{refused}");
+        let refused = on_device.open(&ASK, Some(used)).err().unwrap();
+        assert!(refused.to_string().contains("busy"), "{refused}");
         let taken = founded.take_at_once(&[4]).swap_remove(0);
         assert!(founded.adopt(taken.unwrap()) > 0);
     });
