@@ -162,23 +162,31 @@ fn a_founder_that_was_replaced_leaves_its_group_when_no_process_has_the_lock() {
     });
 }
 
+/// A function that tells how many packets the host got since the last call.
+fn host(ifindex: u32) -> impl Fn() -> u32 {
+    let host = packet::open().unwrap();
+    let protocol = ETH_P_ALL;
+    packet::bind(host.as_fd(), Address { ifindex, protocol }).unwrap();
+    move || packet::take_statistics(host.as_fd()).unwrap().packets
+}
+
+fn join_and_steal(ifindex: u32, choice: &GroupChoice) -> Reader {
+    let prepared = prepare("xdp", ifindex, choice, false).unwrap();
+    let steal = Steal::Force;
+    let asks = asks(&prepared);
+    join_on(ifindex, choice, Some(EngineAsk { steal, ..asks })).unwrap()
+}
+
 /// Each member steals the packets.
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
 fn the_host_gets_the_packets_while_a_founded_group_has_no_member() {
     on_pair(|ifindex| {
-        let host = packet::open().unwrap();
-        let protocol = ETH_P_ALL;
-        packet::bind(host.as_fd(), Address { ifindex, protocol }).unwrap();
-        let counted = || packet::take_statistics(host.as_fd()).unwrap().packets;
+        let counted = host(ifindex);
         let flow = choice(Group::Number(GROUP), "main = steer_flow");
         let founder = found_on_xdp(ifindex, &flow);
         for _ in 0..2 {
-            let prepared = prepare("xdp", ifindex, &flow, false).unwrap();
-            let steal = Steal::Force;
-            let asks = asks(&prepared);
-            let member = join_on(ifindex, &flow, Some(EngineAsk { steal, ..asks }));
-            let mut all = [member.unwrap()];
+            let mut all = [join_and_steal(ifindex, &flow)];
             await_shares(&all);
             for _ in 0..2 {
                 counted();
@@ -186,7 +194,7 @@ fn the_host_gets_the_packets_while_a_founded_group_has_no_member() {
                 assert!(counted() < 20);
                 founder.attend().unwrap();
             }
-            drop((all, prepared));
+            drop(all);
             settle(&founder);
             await_so("the host's packets", || {
                 founder.attend().unwrap();

@@ -185,3 +185,25 @@ fn rings_that_a_member_has_used_are_no_newcomers() {
         assert!(founded.adopt(taken.unwrap()) > 0);
     });
 }
+
+/// The number that the founder's group had on the device may be another group's by now.
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_founder_that_was_replaced_gives_no_packets_back() {
+    on_pair(|ifindex| {
+        let founded = Founded::on(ifindex);
+        let other = choice(Group::Number(GROUP), "main = steer_to 0");
+        let mut all = [join_and_steal(ifindex, &other)];
+        assert!(founded.founder.is_replaced());
+        let number = all[0].membership().shared().table().get(at::GROUP_SLOT);
+        founded.shared.table().set(at::GROUP_SLOT, number);
+        founded.shared.table().set(at::STEALS, 1);
+        founded.founder.attend().unwrap();
+        await_shares(&all);
+        let counted = host(ifindex);
+        ensure_taken(&mut all, 20, &[20]);
+        assert!(counted() < 20);
+        drop(founded);
+        leave(all, ifindex);
+    });
+}
