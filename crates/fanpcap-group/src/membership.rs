@@ -16,13 +16,14 @@ use crate::takeover::{self, ReadOut};
 use fanpcap_buckets::Slot;
 use fanpcap_engine::{Ledger, MemberIo};
 use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::unix::ClosedLater;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::borrowed;
 use fanpcap_reader::{GroupTasks, Takeover, TaskResult};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,6 +93,9 @@ pub struct Membership {
     /// The end of the member's lifeline that hangs up. It is only kept open: nothing is written to
     /// it.
     _lifeline: OwnedFd,
+    /// The objects that the kernel releases slowly, once the group's last member departs. Dropped
+    /// after all other fields, so that no descriptor of these objects is closed later.
+    later: OnceLock<ClosedLater>,
 }
 
 /// The rings that a member takes over, and how long to wait before the next attempt; `None` if no
@@ -137,6 +141,7 @@ impl Membership {
             copies: false,
             io: None,
             _lifeline: lifeline,
+            later: OnceLock::new(),
         }
     }
 

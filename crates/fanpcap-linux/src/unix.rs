@@ -1,8 +1,11 @@
 //! Unix sockets that keep message boundaries (`SOCK_SEQPACKET`, unix(7)): pairs, sockets with
 //! names, and messages that carry descriptors.
 
+mod closed_later;
 pub mod message;
 pub mod named;
+
+pub use closed_later::ClosedLater;
 
 use crate::errno::{check, owned};
 use crate::option::{get, set};

@@ -49,7 +49,7 @@ mod by_key;
 mod tests;
 
 pub(crate) use delivery::Nowhere;
-pub use delivery::{Delivery, IS_COPY};
+pub use delivery::{Apart, Delivery, IS_COPY};
 pub use keyed::{KEYED_IPV4, KEYED_IPV6, Keyed};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 

@@ -14,7 +14,7 @@ use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
-use fanpcap_steer::ebpf::Delivery;
+use fanpcap_steer::ebpf::{Apart, Delivery};
 
 /// The capture that is compiled into a group's BPF program.
 #[derive(Clone, Copy, Debug)]
@@ -149,11 +149,11 @@ impl Delivery for Capture {
         asm.when(R0.is(0), |asm| asm.call(KTIME_GET_NS, ()));
     }
 
-    fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>) {
-        let filter = self.has_filters().then_some(filter);
+    fn deliver(&self, asm: &mut Assembler, apart: Apart, done: Option<Label>) {
         Delivering {
             capture: *self,
-            filter,
+            filter: self.has_filters().then_some(apart.filter),
+            take_block: apart.room,
             done,
         }
         .emit(asm);
@@ -161,6 +161,10 @@ impl Delivery for Capture {
 
     fn filter(&self, asm: &mut Assembler) {
         deliver::emit_filter(asm);
+    }
+
+    fn make_room(&self, asm: &mut Assembler) {
+        pool::take_block(asm, self.shape);
     }
 
     fn again(&self, asm: &mut Assembler) {

@@ -34,6 +34,9 @@ pub struct Device {
 /// node. Behind a selection it has two more.
 const DESCRIPTORS: usize = 4;
 
+/// The group slot of the first group.
+const FIRST: u32 = 1;
+
 /// A device that can probably be taken over. Only an attempt shows whether it can.
 #[derive(Debug)]
 pub struct Untaken {
@@ -72,24 +75,27 @@ impl Untaken {
         let Self { link, selection } = self;
         let ifindex = link.index;
         let own = Own::new()?;
-        let nobody = own.nobody()?;
-        let tells = || {
-            // Behind a selection, the engine's BPF program is in a program array. A BPF program
-            // that asks for tags can't be in a program array.
-            let tags = Tags::of(ifindex).filter(|_| selection.is_none());
-            tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
-        };
-        if takes_tags(&link) && !tells() {
+        // Behind a selection, the engine's BPF program is in a program array. A BPF program that
+        // asks for tags can't be in a program array.
+        let tags = Tags::of(ifindex).filter(|_| selection.is_none());
+        let first = tags.and_then(|it| own.load_root(FIRST, Some(it)).ok());
+        if takes_tags(&link) && first.is_none() {
             return Err(Unavailable::TakesVlanTags(link.name));
         }
+        // If the root asks for tags, the device gets the root of the first group at once, because
+        // the kernel waits for running BPF programs whenever a device's BPF program changes.
+        let root = if first.is_some() { FIRST } else { 0 };
+        let program = first.map_or_else(|| own.nobody(), Ok)?;
         let (link, behind) = match selection {
-            None => (attach(ifindex, &nobody)?, None),
+            None => (attach(ifindex, &program)?, None),
             Some(selection) => {
-                let (link, behind) = selection.take(&nobody).map_err(Unavailable::Load)?;
+                let (link, behind) = selection.take(&program).map_err(Unavailable::Load)?;
                 (link, Some(behind))
             }
         };
-        Ok(Device { link, behind, own })
+        let device = Device { link, behind, own };
+        device.set_root(root);
+        Ok(device)
     }
 }
 
@@ -250,6 +256,10 @@ impl Device {
     /// Gives the device's packets to the groups of these group slots. The device runs a root, or
     /// directly the BPF program of the `only` group.
     fn give_to(&self, group_slots: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        // The device runs the root of the only group already, and finds the group's BPF program.
+        if only.is_some() && self.root() == group_slots {
+            return Ok(());
+        }
         let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,
             Err(_) if group_slots != 0 && self.root() & group_slots == group_slots => return Ok(()),

@@ -157,6 +157,10 @@ impl OnDevice for OnXdp {
         self.program.set_snaplen(slot, 0);
     }
 
+    fn slow_to_close(&self) -> Vec<BorrowedFd<'_>> {
+        self.program.links().collect()
+    }
+
     fn is_detached(&self) -> bool {
         self.program.is_detached()
     }

@@ -372,6 +372,12 @@ impl GroupProgram {
         self.link.as_ref().is_some_and(is_detached)
     }
 
+    /// The BPF links of the group's program for sent packets and of the device, if there are.
+    pub(crate) fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let sent = self.sent.iter().map(|it| it.program.as_fd());
+        sent.chain(self.link.iter().map(AsFd::as_fd))
+    }
+
     /// Duplicates the device's BPF link.
     pub(crate) fn link_again(&self) -> io::Result<Option<Attached>> {
         self.link.as_ref().map(Attached::try_clone).transpose()

@@ -8,6 +8,8 @@ use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::slots::KernelOps;
 use crate::table::State;
+use fanpcap_linux::unix::ClosedLater;
+use std::os::fd::AsFd;
 
 impl Membership {
     /// The members of the group that are gone.
@@ -49,8 +51,8 @@ impl Membership {
 
     /// If an engine has counted this departing member's packets and no other member is left, writes
     /// the member's final counters to its page: the engine's counters end with the group. First
-    /// stops the packets for the member's slot, so that the counters don't change any more. Does
-    /// nothing if a successor is awaited.
+    /// stops the packets for the member's slot, so that the counters don't change any more. A
+    /// thread of the kernel then releases what takes long. Does nothing if a successor is awaited.
     fn count_alone(&self) {
         let Some(on_device) = &self.shared.on_device else {
             return;
@@ -62,6 +64,13 @@ impl Membership {
         if let Some((slot, descriptors)) = slot.zip(descriptors) {
             on_device.stop(slot.0);
             let _ = Kernel::of(&self.shared).settle();
+            // Best effort: without this, the release of these objects is part of the close.
+            let slow = on_device.slow_to_close();
+            if let Ok(later) =
+                ClosedLater::new(&[&slow[..], &[descriptors.socket.as_fd()]].concat())
+            {
+                let _ = self.later.set(later);
+            }
             let _ = descriptors.final_counters(&self.shared);
         }
     }

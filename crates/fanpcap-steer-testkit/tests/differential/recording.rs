@@ -10,7 +10,7 @@ use fanpcap_bpf::assembler::{
     Assembler, Label, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width, map, stack,
 };
 use fanpcap_linux::bpf::Table;
-use fanpcap_steer::ebpf::Delivery;
+use fanpcap_steer::ebpf::{Apart, Delivery};
 
 /// Generates the code of the delivery.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,7 @@ impl Delivery for Recording {
         asm.set(R0, STAMP);
     }
 
-    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
+    fn deliver(&self, asm: &mut Assembler, _: Apart, done: Option<Label>) {
         let right = asm.label();
         asm.set(R6, R1);
         asm.alu(Op::And, R2, 255);

@@ -11,7 +11,7 @@ use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
     KIND_SHIFT, SECOND_SHIFT,
 };
-use super::delivery::{Delivery, IS_COPY};
+use super::delivery::{Apart, Delivery, IS_COPY};
 use super::emitter::{Emitter, Plain};
 use super::needs::Needs;
 use super::stack::{DECISION, KEPT, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
@@ -43,7 +43,7 @@ const PART_SHIFT: i32 = 32;
 #[derive(Clone, Copy)]
 struct Ways {
     deliver: Label,
-    filter: Label,
+    apart: Apart,
     to_some: Label,
     to_two: Label,
     to_everybody: Label,
@@ -65,7 +65,10 @@ impl<'a> Emitter<'a> {
         let decide = self.asm.label();
         let ways = Ways {
             deliver: self.asm.label(),
-            filter: self.asm.label(),
+            apart: Apart {
+                filter: self.asm.label(),
+                room: self.asm.label(),
+            },
             to_some: self.asm.label(),
             to_two: self.asm.label(),
             to_everybody: self.asm.label(),
@@ -84,11 +87,15 @@ impl<'a> Emitter<'a> {
         self.spots = OF_GROUP;
         self.bind_and(ways.deliver, |this| {
             this.asm.note("deliver to a slot");
-            by.deliver(&mut this.asm, ways.filter, None);
+            by.deliver(&mut this.asm, ways.apart, None);
         });
-        self.bind_and(ways.filter, |this| {
+        self.bind_and(ways.apart.filter, |this| {
             this.asm.note("a member's filter");
             by.filter(&mut this.asm);
+        });
+        self.bind_and(ways.apart.room, |this| {
+            this.asm.note("make room");
+            by.make_room(&mut this.asm);
         });
         if self.decided.is_none() {
             self.asm.bind(decide);
@@ -204,7 +211,7 @@ impl<'a> Emitter<'a> {
             let delivered = self.asm.label();
             self.asm.set(R1, R6);
             self.asm.set(R2, R8);
-            by.deliver(&mut self.asm, ways.filter, Some(delivered));
+            by.deliver(&mut self.asm, ways.apart, Some(delivered));
             self.asm.bind(delivered);
             self.asm.load(Width::Double, R9, R10, KEPT);
         } else {

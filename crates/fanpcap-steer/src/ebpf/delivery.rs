@@ -38,13 +38,16 @@ pub trait Delivery {
     /// Without `done`, this is the body of a BPF function. It ends with an exit; r0 may be any
     /// number. With `done`, this is code of the main function for the packet's only delivery, and
     /// jumps to `done`. In both cases the code may clobber all registers except r6, which must hold
-    /// the context at the end. The code may use the stack from r10 - 32 on. `filter` is the
-    /// function of [`Delivery::filter`].
-    fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>);
+    /// the context at the end. The code may use the stack from r10 - 32 on.
+    fn deliver(&self, asm: &mut Assembler, apart: Apart, done: Option<Label>);
 
     /// The body of a BPF function with a tail call, which [`Delivery::deliver`] may call. It ends
     /// with an exit.
     fn filter(&self, asm: &mut Assembler);
+
+    /// The body of a BPF function that [`Delivery::deliver`] calls if a member has no room for the
+    /// packet. It ends with an exit.
+    fn make_room(&self, _asm: &mut Assembler) {}
 
     /// Counts a further delivery of a packet that has been delivered already. The code may be in
     /// another BPF function than the other parts. The code must keep r9.
@@ -60,6 +63,15 @@ pub trait Delivery {
     /// steering program did not decide, 1 if the host gets the packet too, 2 if only the host gets
     /// the packet.
     fn leave(&self, asm: &mut Assembler);
+}
+
+/// The BPF functions that [`Delivery::deliver`] may call.
+#[derive(Clone, Copy)]
+pub struct Apart {
+    /// The function of [`Delivery::filter`].
+    pub filter: Label,
+    /// The function of [`Delivery::make_room`].
+    pub room: Label,
 }
 
 /// The bit in r2 of [`Delivery::deliver`] that is set if another slot gets the packet too.
@@ -80,7 +92,7 @@ impl Delivery for Nowhere {
         asm.set(R0, 0);
     }
 
-    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
+    fn deliver(&self, asm: &mut Assembler, _: Apart, done: Option<Label>) {
         asm.set(R0, 0);
         match done {
             Some(done) => asm.jump(done),

@@ -10,10 +10,12 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::IS_COPY;
 
-/// The parameters of the emitted code: the capture, and the function that runs a slot's filter.
+/// The parameters of the emitted code: the capture, and the BPF functions that it calls.
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
+    /// The BPF function of [`pool::take_block`].
+    pub(super) take_block: Label,
     /// The label at which the code continues after the delivery. `None` if the code is a BPF
     /// function, which returns after the delivery.
     pub(super) done: Option<Label>,
@@ -56,7 +58,7 @@ impl Delivering {
         let room = Room::of(self.capture.shape, self.capture.side);
         let longest = room.longest();
         asm.when(R8.above(longest), |asm| asm.set(R8, longest));
-        room.make(asm, ends.dropped);
+        room.make(asm, self.take_block, ends.dropped);
         room.block(asm, ends.dropped);
         for most in room.bounds() {
             let longer = asm.label();

@@ -97,9 +97,9 @@ impl Room {
     }
 
     /// Makes the lane's block have room for a record with r8 bytes of a packet. Takes another block
-    /// if the lane's block has no room, or jumps to `none` if no block is free. Expects the lane's
-    /// row in r7; clobbers r9.
-    pub(super) fn make(&self, asm: &mut Assembler, none: Label) {
+    /// by the function `take_block` if the lane's block has no room, or jumps to `none` if no block
+    /// is free. Expects the context in r6 and the lane's row in r7; clobbers r9.
+    pub(super) fn make(&self, asm: &mut Assembler, take_block: Label, none: Label) {
         let enough = asm.label();
         asm.set(R9, self.last_offset(SHORT));
         for (shorter, longer) in self.bounds().zip(self.bounds().skip(1)) {
@@ -107,16 +107,19 @@ impl Room {
                 asm.set(R9, self.last_offset(longer))
             });
         }
-        self.load_offset(asm);
+        load_offset(asm, self.shape);
         asm.jump_if(R1.at_most(R9), enough);
-        self.take_block(asm, none);
+        asm.load(Width::Word, R2, R10, SLOT);
+        asm.load(Width::Word, R3, R10, PLACE);
+        asm.call_function(take_block, (R6, R2, R3));
+        asm.jump_if(R0.is(0), none);
         asm.bind(enough);
     }
 
     /// Puts the address of the next record into r9, for a record with at most `captured` bytes of a
     /// packet. Expects the block's address in r0.
     pub(super) fn address(&self, asm: &mut Assembler, captured: i32, none: Label) {
-        self.load_offset(asm);
+        load_offset(asm, self.shape);
         asm.jump_if(R1.above(self.last_offset(captured)), none);
         asm.set(R9, R0);
         asm.alu(Op::Add, R9, R1);
@@ -130,66 +133,75 @@ impl Room {
         asm.store(Width::Word, R10, KEY, R1);
         entry(asm, none);
     }
+}
 
-    /// Puts the position's offset in its block into r1.
-    fn load_offset(&self, asm: &mut Assembler) {
-        asm.load(Width::Double, R1, R7, writer::POSITION);
-        asm.alu(Op::And, R1, self.shape.block_len() as i32 - 1);
-    }
+/// Puts the position's offset in its block into r1. Expects the lane's row in r7.
+fn load_offset(asm: &mut Assembler, shape: PoolShape) {
+    asm.load(Width::Double, R1, R7, writer::POSITION);
+    asm.alu(Op::And, R1, shape.block_len() as i32 - 1);
+}
 
-    /// Takes the lowest free block. Looks through the words in order, and takes back the blocks of
-    /// a word that readers have returned before it takes a block of this word. The words are not
-    /// visited in a loop: the verifier would follow the loop beyond its end.
-    fn take_block(&self, asm: &mut Assembler, none: Label) {
-        let taken = asm.label();
-        asm.note("take a block");
-        asm.store(Width::Word, R10, KEY, 0);
-        entry(asm, none);
-        asm.set(R9, R0 + readers_at(self.shape.lanes()) as i32);
-        for (at, first) in (0..).step_by(8).zip((0..).step_by(64)).take(WORDS) {
-            let [next, mine] = asm.labels();
-            take_back(asm, at);
-            asm.load(Width::Double, R1, R0, writer::FREE + at);
+/// Emits the BPF function that takes the lowest free block for a lane. r1 is the context, r2 the
+/// slot, and r3 the key of the lane's row in the slot. The function returns 0 if no block is free.
+/// It is a function of its own because the verifier would otherwise walk this code once for each
+/// path to it, which were most of its steps.
+///
+/// Looks through the words in order, and takes back the blocks of a word that readers have returned
+/// before it takes a block of this word. The words are not visited in a loop: the verifier would
+/// follow the loop beyond its end.
+pub(super) fn take_block(asm: &mut Assembler, shape: PoolShape) {
+    let [none, taken] = asm.labels();
+    asm.store(Width::Word, R10, SLOT, R2);
+    asm.store(Width::Word, R10, PLACE, R3);
+    asm.set(R1, R3 & (shape.lanes() as i32 - 1));
+    find_lane(asm, none);
+    entry(asm, none);
+    asm.set(R9, R0 + readers_at(shape.lanes()) as i32);
+    for (at, first) in (0..).step_by(8).zip((0..).step_by(64)).take(WORDS) {
+        let [next, mine] = asm.labels();
+        take_back(asm, at);
+        asm.load(Width::Double, R1, R0, writer::FREE + at);
+        take_lowest(asm, at, mine, next);
+        for _ in 1..TRIES {
+            prefer_own(asm);
             take_lowest(asm, at, mine, next);
-            for _ in 1..TRIES {
-                prefer_own(asm);
-                take_lowest(asm, at, mine, next);
-            }
-            asm.jump(next);
-            asm.bind(mine);
-            asm.set(R3, R2);
-            asm.fetch_or(R0, writer::USED + at, R3);
-            asm.set(R5, first);
-            asm.jump(taken);
-            asm.bind(next);
         }
-        asm.jump(none);
-        asm.bind(taken);
-        bit_number(asm);
-        asm.alu(Op::Add, R2, R5);
-        self.enter(asm);
+        asm.jump(next);
+        asm.bind(mine);
+        asm.set(R3, R2);
+        asm.fetch_or(R0, writer::USED + at, R3);
+        asm.set(R5, first);
+        asm.jump(taken);
+        asm.bind(next);
     }
+    asm.bind(none);
+    asm.exit_with(0);
+    asm.bind(taken);
+    bit_number(asm);
+    asm.alu(Op::Add, R2, R5);
+    enter(asm, shape);
+    asm.exit_with(1);
+}
 
-    /// Moves the lane to the block with the index r2.
-    fn enter(&self, asm: &mut Assembler) {
-        let shift = self.shape.block_len().trailing_zeros() as i32;
-        asm.store(Width::Word, R7, writer::BLOCK, R2);
-        self.load_offset(asm);
-        // The end of the block before, in units of 8 bytes.
-        asm.set(R3, R1 << (INDEX_BITS as i32 - 3));
-        asm.alu(Op::Or, R3, R2);
-        asm.load(Width::Double, R4, R7, writer::POSITION);
-        asm.alu(Op::Right, R4, shift);
-        asm.alu(Op::Add, R4, 1);
-        asm.alu(Op::And, R4, BLOCKS_MAX as i32 - 1);
-        asm.alu(Op::Left, R4, 2);
-        asm.set(R5, R7);
-        asm.alu(Op::Add, R5, R4);
-        asm.store(Width::Word, R5, writer::TABLE, R3);
-        asm.set(R2, self.shape.block_len() as i32);
-        asm.alu(Op::Sub, R2, R1);
-        asm.fetch_add(R7, writer::POSITION, R2);
-    }
+/// Moves the lane to the block with the index r2.
+fn enter(asm: &mut Assembler, shape: PoolShape) {
+    let shift = shape.block_len().trailing_zeros() as i32;
+    asm.store(Width::Word, R7, writer::BLOCK, R2);
+    load_offset(asm, shape);
+    // The end of the block before, in units of 8 bytes.
+    asm.set(R3, R1 << (INDEX_BITS as i32 - 3));
+    asm.alu(Op::Or, R3, R2);
+    asm.load(Width::Double, R4, R7, writer::POSITION);
+    asm.alu(Op::Right, R4, shift);
+    asm.alu(Op::Add, R4, 1);
+    asm.alu(Op::And, R4, BLOCKS_MAX as i32 - 1);
+    asm.alu(Op::Left, R4, 2);
+    asm.set(R5, R7);
+    asm.alu(Op::Add, R5, R4);
+    asm.store(Width::Word, R5, writer::TABLE, R3);
+    asm.set(R2, shape.block_len() as i32);
+    asm.alu(Op::Sub, R2, R1);
+    asm.fetch_add(R7, writer::POSITION, R2);
 }
 
 /// Takes back the blocks of the word at offset `at` that readers have returned. Expects the row

@@ -94,6 +94,10 @@ impl OnDevice for Watched {
         self.0.sees_sent()
     }
 
+    fn slow_to_close(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.slow_to_close()
+    }
+
     fn dismiss(&self, slot: u8) -> io::Result<()> {
         self.0.dismiss(slot)
     }

@@ -51,7 +51,7 @@ impl Delivery for Recording {
         asm.set(R0, R2);
     }
 
-    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
+    fn deliver(&self, asm: &mut Assembler, _: Apart, done: Option<Label>) {
         let none = asm.label();
         asm.set(R7, R3);
         asm.store(Width::Word, R10, -4, R2);
