@@ -58,6 +58,8 @@ pub enum MapKind {
     ProgArray,
     /// Maps by index (`BPF_MAP_TYPE_ARRAY_OF_MAPS`): ring buffers, or arrays.
     MapArray,
+    /// A ring buffer, which the caller passes to the loader.
+    RingBuffer,
 }
 
 impl MapKind {
@@ -70,6 +72,7 @@ impl MapKind {
             Self::PerCpuArray => 6,
             Self::LruHash => 9,
             Self::MapArray => 12,
+            Self::RingBuffer => 27,
         }
     }
 }

@@ -100,7 +100,7 @@ const SETTINGS: usize = 1;
 const STAMPS: usize = 2;
 const ROWS: usize = 3;
 const POOLS: usize = 4;
-const FILTERS: usize = 6;
+const FILTERS: usize = 7;
 
 /// Offset on the main function's stack: a map key.
 const KEY: i16 = -40;

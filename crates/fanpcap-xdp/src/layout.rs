@@ -85,6 +85,11 @@ pub(crate) const ROW_LEN: u32 = 128;
 /// [`fanpcap_ring::pool::layout`]), and the ring buffer that wakes the reader.
 pub(crate) const POOLS_MAP: &str = "pools";
 pub(crate) const BELLS_MAP: &str = "bells";
+/// Name of the ring buffer that wakes the reader of slot 0. It is no value of [`BELLS_MAP`], so
+/// that a group's first member need not wait for the kernel to change that array.
+pub(crate) const FIRST_BELL_MAP: &str = "first_bell";
+/// Bytes of that ring buffer: a multiple of every page size.
+pub(crate) const FIRST_BELL_LEN: u32 = 1 << 16;
 /// Name of the array of rows, by slot and lane. The offsets in a row are in [`row`].
 pub(crate) const ROWS_MAP: &str = "rows";
 /// Name of the array of the group's own counters, by lane.
@@ -190,6 +195,13 @@ pub(crate) mod record {
 /// The array of members' maps with this name.
 pub(crate) fn members(name: &'static str) -> MapSpec {
     MapSpec::given_rows(name, MapKind::MapArray, 4, SLOTS)
+}
+
+pub(crate) fn first_bell() -> MapSpec {
+    MapSpec {
+        is_given: true,
+        ..MapSpec::new(FIRST_BELL_MAP, MapKind::RingBuffer, 0, 0, FIRST_BELL_LEN)
+    }
 }
 
 pub(crate) fn rows(shape: PoolShape) -> MapSpec {

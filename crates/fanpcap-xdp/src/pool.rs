@@ -3,7 +3,7 @@
 
 use crate::layout::{POOL_LEN, PoolShape};
 use crate::rows::SlotCounts;
-use fanpcap_linux::bpf::{RingBuffer, RingMapping, SharedArray};
+use fanpcap_linux::bpf::{RingBuffer, SharedArray};
 use fanpcap_linux::process::cpu;
 use fanpcap_ring::pool::layout::{BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, readers_at, words};
 use fanpcap_ring::{PoolMemory, PoolWords};
@@ -104,12 +104,8 @@ impl MemberPool {
         words.ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Maps the bell.
-    ///
-    /// # Errors
-    /// The errors of mmap(2).
-    pub(crate) fn map_bell(&self) -> io::Result<RingMapping> {
-        self.bell.map()
+    pub(crate) fn bell(&self) -> &RingBuffer {
+        &self.bell
     }
 
     /// Bytes of the words and of all blocks.

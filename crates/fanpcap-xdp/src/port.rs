@@ -76,14 +76,14 @@ impl PoolPort {
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(socket, false)?;
-        let [.., bell] = pool.descriptors();
-        epoll.add_edge(bell)?;
+        let bell = program.bell(slot, pool);
+        epoll.add_edge(bell.as_fd())?;
         let rows = program.rows_again()?;
         let before = pool.before().unwrap_or_else(|| rows.counts(slot));
         Ok(Self {
             socket,
             epoll,
-            bell: pool.map_bell()?,
+            bell: bell.map()?,
             words: pool.map_words()?,
             rows,
             slot,

@@ -1,6 +1,7 @@
 //! A group's BPF programs on a device, and the maps that change when members join or leave.
 
-use crate::layout::{BELLS_MAP, FILTERS_MAP, LEDGER_MAP, POOLS_MAP, PoolShape};
+use crate::layout::{BELLS_MAP, FILTERS_MAP, FIRST_BELL_LEN, FIRST_BELL_MAP};
+use crate::layout::{LEDGER_MAP, POOLS_MAP, PoolShape};
 use crate::layout::{ROWS_MAP, SETTINGS_MAP, SLOTS, STAMP_MAP};
 use crate::load::{Compile, Given, Making, ProgramError};
 use crate::pool::{self, MemberPool};
@@ -9,6 +10,7 @@ use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_engine::faults;
+use fanpcap_linux::bpf::RingBuffer;
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,6 +28,8 @@ pub struct GroupProgram {
     pools: ObjectArray,
     /// The ring buffers that wake the members' readers, by slot.
     bells: ObjectArray,
+    /// The ring buffer that wakes the reader of slot 0.
+    first_bell: RingBuffer,
     shape: PoolShape,
     rows: Rows,
     ledger: Ledger,
@@ -61,7 +65,7 @@ pub struct SlotFilter {
 }
 
 /// How many descriptors [`GroupProgram::descriptors`] returns.
-pub(crate) const PROGRAM_DESCRIPTORS: usize = 8;
+pub(crate) const PROGRAM_DESCRIPTORS: usize = 9;
 
 /// The objects of a device that a group's BPF program needs. All groups on the device share these
 /// objects.
@@ -165,6 +169,7 @@ impl GroupProgram {
         Ok(Self {
             pools: ObjectArray::of_arrays("fanpcap_xdp", &example, SLOTS)?,
             bells: ObjectArray::create("fanpcap_xdp", MapKind::MapArray, SLOTS)?,
+            first_bell: RingBuffer::create("fanpcap_xdp", FIRST_BELL_LEN)?,
             shape,
             rows: Rows::create(shape)?,
             ledger: Ledger::create(shape)?,
@@ -182,6 +187,7 @@ impl GroupProgram {
         let own = [
             (POOLS_MAP, self.pools.as_fd()),
             (BELLS_MAP, self.bells.as_fd()),
+            (FIRST_BELL_MAP, self.first_bell.as_fd()),
             (ROWS_MAP, self.rows.as_fd()),
             (LEDGER_MAP, self.ledger.as_fd()),
             (FILTERS_MAP, self.filters.as_fd()),
@@ -199,6 +205,7 @@ impl GroupProgram {
         let [
             pools,
             bells,
+            first_bell,
             rows,
             ledger,
             filters,
@@ -218,6 +225,7 @@ impl GroupProgram {
         Ok(Self {
             pools: members(pools)?,
             bells: members(bells)?,
+            first_bell: RingBuffer::open(first_bell)?,
             shape,
             ledger,
             filters: array(filters)?,
@@ -240,6 +248,7 @@ impl GroupProgram {
         [
             self.pools.as_fd(),
             self.bells.as_fd(),
+            self.first_bell.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
@@ -297,8 +306,11 @@ impl GroupProgram {
         });
         let [array, bell] = pool.descriptors();
         faults::step();
-        self.bells.put(slot.into(), &[bell])?;
-        faults::step();
+        // The kernel would wait for running BPF programs.
+        if slot > 0 {
+            self.bells.put(slot.into(), &[bell])?;
+            faults::step();
+        }
         self.pools.put(slot.into(), &[array])?;
         pool.note_before(self.slot_counts(slot));
         self.set_snaplen(slot, snaplen);
@@ -376,6 +388,15 @@ impl GroupProgram {
     pub(crate) fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let sent = self.sent.iter().map(|it| it.program.as_fd());
         sent.chain(self.link.iter().map(AsFd::as_fd))
+    }
+
+    /// The ring buffer that wakes the slot's reader: that of its `pool`, or else the group's for
+    /// slot 0.
+    pub(crate) fn bell<'a>(&'a self, slot: u8, pool: &'a MemberPool) -> &'a RingBuffer {
+        match slot {
+            0 => &self.first_bell,
+            _ => pool.bell(),
+        }
     }
 
     /// Duplicates the device's BPF link.

@@ -28,9 +28,11 @@ impl ObjectArray {
         let fd = match kind {
             MapKind::MapArray => map::create_array_of_rings(name, entries),
             MapKind::ProgArray => map::create(name, &shape(kind, entries)),
-            MapKind::Array | MapKind::PerCpuArray | MapKind::Hash | MapKind::LruHash => {
-                Err(io::ErrorKind::InvalidInput.into())
-            }
+            MapKind::Array
+            | MapKind::PerCpuArray
+            | MapKind::Hash
+            | MapKind::LruHash
+            | MapKind::RingBuffer => Err(io::ErrorKind::InvalidInput.into()),
         }?;
         Ok(Self { fd, kind })
     }

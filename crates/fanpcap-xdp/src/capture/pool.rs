@@ -10,7 +10,8 @@
 //! address, because all paths to the addition must give the offset the same bounds.
 
 use super::{POOLS, Side};
-use crate::layout::{BELLS_MAP, POOLS_MAP, PoolShape, RECEIVED_LONGEST, SENT_LONGEST, members};
+use crate::layout::{BELLS_MAP, POOLS_MAP, PoolShape, RECEIVED_LONGEST, SENT_LONGEST};
+use crate::layout::{first_bell, members};
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -35,12 +36,13 @@ pub(super) const PLACE: i16 = -4;
 pub(super) const SLOT: i16 = -28;
 pub(super) const KEY: i16 = -36;
 
-/// The index of the bells in [`super::Capture::maps`].
+/// The indices of the bells in [`super::Capture::maps`].
 const BELLS: usize = POOLS + 1;
+const FIRST_BELL: usize = POOLS + 2;
 
 /// The maps with the indices from [`POOLS`] on.
-pub(super) fn maps() -> [MapSpec; 2] {
-    [POOLS_MAP, BELLS_MAP].map(members)
+pub(super) fn maps() -> [MapSpec; 3] {
+    [members(POOLS_MAP), members(BELLS_MAP), first_bell()]
 }
 
 /// Looks up an entry of the slot's pool. The entry's number is on the stack at [`KEY`]. Puts the
@@ -306,6 +308,14 @@ fn ring(asm: &mut Assembler, wake_at: i16, stamp: i16, done: Label) {
     asm.set(R1, -1);
     asm.exchange(R0, wake_at, R1);
     asm.jump_if(R1.is(-1), done);
+    asm.load(Width::Word, R1, R10, SLOT);
+    asm.when(R1.is(0), |asm| {
+        asm.call(
+            RINGBUF_OUTPUT,
+            (map(FIRST_BELL), stack(stamp), 8, RB_FORCE_WAKEUP),
+        );
+        asm.jump(done);
+    });
     asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));
     asm.jump_if(R0.is(0), done);
     asm.call(RINGBUF_OUTPUT, (R0, stack(stamp), 8, RB_FORCE_WAKEUP));
