@@ -6,7 +6,7 @@ use crate::packet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-pub use crate::mapping::Mapping;
+pub use crate::mapping::{Mapping, PartMapping};
 
 /// The layout of a ring (`PACKET_VERSION`, linux/if_packet.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -277,7 +277,7 @@ impl Lane {
             false => memory.end(self.number, sequence).max(self.at),
         };
         match memory.block(self.number, sequence) {
-            Some((_, block)) => self.block = block,
+            Some(block) => self.block = block,
             None => self.end = self.at,
         }
     }
@@ -292,7 +292,7 @@ impl Lane {
             newest: || memory.sequence(words.position(number)) + 1,
             // Block 0, which does not exist, counts too.
             most: memory.count() + 1,
-            index: |sequence| memory.block(number, sequence).map(|(index, _)| index),
+            index: |sequence| memory.index(number, sequence),
         };
         let sequence = memory.sequence(self.at) + u64::from(memory.is_end(self.at));
         leave(&lent, sequence, |index| words.give(index));
@@ -302,7 +302,7 @@ impl Lane {
     pub(super) fn take(&mut self, next: Next, memory: &PoolMemory) -> Result<Record, Corrupt> {
         let captured = next.captured();
         let stride = record_len(captured);
-        if stride > self.unread() {
+        if stride > self.unread() || captured == 0 {
             return Err(self.refuse(captured, memory));
         }
         self.ask_for(next.header, stride);
