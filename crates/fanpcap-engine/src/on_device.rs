@@ -72,8 +72,9 @@ pub trait OnDevice: Send + Sync {
     /// still arrive there.
     fn stop(&self, slot: u8);
 
-    /// The descriptors of the group's objects that the kernel releases slowly, in this process.
-    fn slow_to_close(&self) -> Vec<BorrowedFd<'_>>;
+    /// An object of the group that the kernel releases slowly. Nobody needs to wait for its
+    /// release.
+    fn slow_to_close(&self) -> Option<BorrowedFd<'_>>;
 
     /// Whether the device is gone, or another process has detached the engine from the device.
     fn is_detached(&self) -> bool;

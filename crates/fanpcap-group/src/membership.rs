@@ -87,6 +87,8 @@ pub struct Membership {
     is_first: AtomicBool,
     /// Whether the group's steering program gives a packet to several members.
     copies: bool,
+    /// Whether the library has chosen the group's number, because no setting names a group.
+    is_unnumbered: bool,
     /// The member's slot and its rings; `None` on packet sockets. The member keeps the slot as long
     /// as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
@@ -139,6 +141,7 @@ impl Membership {
             is_asked: AtomicBool::new(false),
             is_first: AtomicBool::new(false),
             copies: false,
+            is_unnumbered: false,
             io: None,
             _lifeline: lifeline,
             later: OnceLock::new(),
@@ -147,9 +150,15 @@ impl Membership {
 
     /// Adds the slot and the rings of a member on an engine. If the group's steering program
     /// `copies` packets, members whose applications do not read packets yet keep their share: an
-    /// application that reads late expects its own copies.
-    pub(crate) fn with_io(mut self, io: Option<(Slot, Box<dyn MemberIo>)>, copies: bool) -> Self {
-        (self.io, self.copies) = (io, copies);
+    /// application that reads late expects its own copies. `is_unnumbered` says whether the library
+    /// has chosen the group's number.
+    pub(crate) fn with_io(
+        mut self,
+        io: Option<(Slot, Box<dyn MemberIo>)>,
+        copies: bool,
+        is_unnumbered: bool,
+    ) -> Self {
+        (self.io, self.copies, self.is_unnumbered) = (io, copies, is_unnumbered);
         self
     }
 

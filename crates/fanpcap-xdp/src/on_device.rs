@@ -157,8 +157,9 @@ impl OnDevice for OnXdp {
         self.program.set_snaplen(slot, 0);
     }
 
-    fn slow_to_close(&self) -> Vec<BorrowedFd<'_>> {
-        self.program.links().collect()
+    fn slow_to_close(&self) -> Option<BorrowedFd<'_>> {
+        // The device's link is not closed later: the next handle could not take the device at once.
+        self.program.sent_link()
     }
 
     fn is_detached(&self) -> bool {

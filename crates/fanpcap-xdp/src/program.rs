@@ -384,10 +384,9 @@ impl GroupProgram {
         self.link.as_ref().is_some_and(is_detached)
     }
 
-    /// The BPF links of the group's program for sent packets and of the device, if there are.
-    pub(crate) fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let sent = self.sent.iter().map(|it| it.program.as_fd());
-        sent.chain(self.link.iter().map(AsFd::as_fd))
+    /// The BPF link of the group's program for sent packets, if there is one.
+    pub(crate) fn sent_link(&self) -> Option<BorrowedFd<'_>> {
+        self.sent.as_ref().ok().map(|it| it.program.as_fd())
     }
 
     /// The ring buffer that wakes the slot's reader: that of its `pool`, or else the group's for

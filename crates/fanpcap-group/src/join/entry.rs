@@ -341,7 +341,7 @@ impl<'a> Entry<'a> {
         let io = io.map(|io| (slot, io));
         let membership = Membership::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
         let copies = self.steering.for_engine().is_some_and(|it| it.copies());
-        Ok(membership.with_io(io, copies))
+        Ok(membership.with_io(io, copies, newcomer.is_first))
     }
 
     /// Loads the newcomer's filters again, if they count in another table than the group's. This is

@@ -51,8 +51,10 @@ impl Membership {
 
     /// If an engine has counted this departing member's packets and no other member is left, writes
     /// the member's final counters to its page: the engine's counters end with the group. First
-    /// stops the packets for the member's slot, so that the counters don't change any more. A
-    /// thread of the kernel then releases what takes long. Does nothing if a successor is awaited.
+    /// stops the packets for the member's slot, and waits until the counters don't change any more.
+    /// Does not wait if the library has chosen the group's number: nobody adds up the counts of
+    /// such a group, and packets that come during the close may be missing from them. A thread of
+    /// the kernel then releases what takes long. Does nothing if a successor is awaited.
     fn count_alone(&self) {
         let Some(on_device) = &self.shared.on_device else {
             return;
@@ -63,12 +65,13 @@ impl Membership {
         let descriptors = MemberDescriptors::of(&self.shared, self.cookie);
         if let Some((slot, descriptors)) = slot.zip(descriptors) {
             on_device.stop(slot.0);
-            let _ = Kernel::of(&self.shared).settle();
-            // Best effort: without this, the release of these objects is part of the close.
-            let slow = on_device.slow_to_close();
-            if let Ok(later) =
-                ClosedLater::new(&[&slow[..], &[descriptors.socket.as_fd()]].concat())
-            {
+            if !self.is_unnumbered {
+                let _ = Kernel::of(&self.shared).settle();
+            }
+            // Best effort: without this, the close waits until the kernel has released them.
+            let slow = on_device.slow_to_close().into_iter();
+            let slow: Vec<_> = slow.chain([descriptors.socket.as_fd()]).collect();
+            if let Ok(later) = ClosedLater::new(&slow) {
                 let _ = self.later.set(later);
             }
             let _ = descriptors.final_counters(&self.shared);

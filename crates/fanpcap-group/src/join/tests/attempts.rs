@@ -94,7 +94,7 @@ impl OnDevice for Watched {
         self.0.sees_sent()
     }
 
-    fn slow_to_close(&self) -> Vec<BorrowedFd<'_>> {
+    fn slow_to_close(&self) -> Option<BorrowedFd<'_>> {
         self.0.slow_to_close()
     }
 
