@@ -8,7 +8,7 @@ use crate::group_tasks::Takeover;
 use crate::lane::Intake;
 use crate::rest::Pace;
 use fanpcap_bpf::Classic;
-use fanpcap_ring::{Remains, Stamp};
+use fanpcap_ring::{Layout, Remains, Stamp};
 use std::fmt;
 
 /// A ring that was taken over from another member. On the ring's packets, the kernel has run only

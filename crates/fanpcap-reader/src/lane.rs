@@ -8,10 +8,9 @@ use crate::group_tasks::PublishedPosition;
 use crate::port::ReadError;
 use crate::publish::Publisher;
 use crate::rest::Pace;
-use crate::ring::{Layout, Ring};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared::Word;
-use fanpcap_ring::{Frame, Stamp};
+use fanpcap_ring::{Frame, Layout, Ring, Stamp};
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -78,7 +77,7 @@ impl Refilter {
 impl Lane {
     /// The lane of an engine that hands over packets within `timeout`.
     pub(crate) fn new(ring: Ring, timeout: Option<Duration>) -> Self {
-        let intake = Intake::new(ring.pace(timeout));
+        let intake = Intake::new(Pace::of(&ring, timeout));
         Self { ring, intake }
     }
 
@@ -251,18 +250,21 @@ impl Intake {
     /// Reads the next frame, which must exist. Returns false when the application does not want the
     /// frame.
     #[inline]
-    pub(crate) fn next_packet(
+    pub(crate) fn next_packet<R: Layout>(
         &mut self,
-        ring: &mut impl Layout,
+        ring: &mut R,
         control: &Control,
         packet: &mut Packet,
     ) -> Result<bool, End> {
         // Compute the count only if it is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
-        let Some(frame) = ring.next_frame(&mut self.pace).map_err(corrupt)? else {
+        let Some(frame) = ring.next_frame().map_err(corrupt)? else {
             return Ok(false);
         };
+        if R::IS_OF_FRAMES {
+            self.pace.handle_frame(frame.stamp());
+        }
         // Publish before delivery: an application that dies in its callback has already received
         // the packet.
         if let Some(shown) = &self.shown {
@@ -285,10 +287,9 @@ impl Intake {
         accepted.map_err(corrupt)
     }
 
-    /// Releases to the kernel the frames that have been read.
+    /// Notes that the frame, block or snapshot that was read has been released.
     #[inline]
-    pub(crate) fn release(&mut self, ring: &mut impl Layout) {
-        ring.release(&mut self.pace);
+    pub(crate) fn advance(&mut self, ring: &impl Layout) {
         self.show_mark(ring);
         pass(&mut self.refilter);
     }

@@ -12,7 +12,6 @@ mod port;
 mod quiet;
 mod group_tasks;
 mod rest;
-mod ring;
 mod call;
 mod accept;
 mod publish;
@@ -28,8 +27,8 @@ mod away;
 
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};
+pub use fanpcap_ring::Ring;
 pub use group_tasks::{GroupTasks, PublishedPosition, Takeover, TaskResult};
 pub use port::{LinkState, Port, PortStatistics, ReadError};
 pub use publish::{Publish, PublishedCounters};
 pub use reader::{Input, Reader};
-pub use ring::Ring;

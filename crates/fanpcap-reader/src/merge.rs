@@ -9,10 +9,9 @@ use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
 use crate::inherited::Inherited;
 use crate::lane::Lane;
-use crate::ring::Layout;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
-use fanpcap_ring::Stamp;
+use fanpcap_ring::{Layout, Stamp};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The time after a block's time-out within which the kernel hands over the block. Timers of old

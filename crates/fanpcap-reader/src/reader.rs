@@ -9,13 +9,12 @@ use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
 use crate::publish::{PublishedCounters, Publisher};
-use crate::ring::Ring;
 use crate::single;
 use crate::task_timer::TaskTimer;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
-use fanpcap_ring::{Handover, OneReader};
+use fanpcap_ring::{Handover, OneReader, Ring};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,8 +176,8 @@ impl Reader {
     fn with(control: Control, lanes: Lanes) -> Self {
         let devices = control.devices.iter();
         Self {
-            filter: Handover::new(),
-            publishers: devices.map(|_| Handover::new()).collect(),
+            filter: Handover::default(),
+            publishers: devices.map(|_| Handover::default()).collect(),
             state: OneReader::new(State {
                 lanes,
                 filter: None,

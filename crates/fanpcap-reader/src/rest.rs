@@ -8,7 +8,7 @@
 //! Without rests, a reader of records would follow the BPF program from record to record, and both
 //! would wait for each other's cache lines.
 
-use fanpcap_ring::{Closed, Drained, Stamp};
+use fanpcap_ring::{Closed, Drained, Ring, Stamp};
 use std::time::Duration;
 
 /// At most 1/`SHARE` of a ring may fill during a rest. So a burst at `SHARE` times the usual rate
@@ -88,6 +88,16 @@ struct Fill {
 }
 
 impl Pace {
+    /// The pace of the rests at this ring, if the engine hands over packets within `timeout`; 0 is
+    /// immediate mode.
+    pub(crate) fn of(ring: &Ring, timeout: Option<Duration>) -> Self {
+        match ring {
+            Ring::V2(frames) => Self::frames(frames.count()),
+            Ring::V3(blocks) => Self::blocks(blocks.count()),
+            Ring::Pool(pool) => Self::records(pool.bytes(), timeout),
+        }
+    }
+
     /// The pace of a ring of blocks with many packets each.
     pub(crate) fn blocks(count: usize) -> Self {
         let share = if count >= LARGE {

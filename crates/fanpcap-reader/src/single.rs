@@ -5,8 +5,7 @@ use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
 use crate::lane::{Intake, Lane};
 use crate::rest::WINDOW;
-use crate::ring::{Layout, Ring};
-use fanpcap_ring::{Blocks, Frames, Pool};
+use fanpcap_ring::{Blocks, Frames, Layout, Pool, Ring};
 use std::time::Duration;
 
 #[inline]
@@ -50,7 +49,10 @@ fn next_of_blocks(
         }
         // The block is read to its end, or the read must end.
         if is_spent {
-            intake.release(blocks);
+            if let Some(closed) = blocks.release() {
+                intake.pace.handle_block(closed);
+            }
+            intake.advance(blocks);
         }
         control.check_end(call)?;
     }
@@ -67,7 +69,8 @@ fn next_of_frames(
     loop {
         let (is_held, is_ready) = (frames.is_held(), frames.is_ready());
         if is_held {
-            intake.release(frames);
+            frames.release();
+            intake.advance(frames);
             control.check_end(call)?;
         } else if is_ready {
             call.begun = true;
@@ -121,7 +124,10 @@ fn next_of_pool(
 #[cold]
 #[inline(never)]
 fn end_snapshot(pool: &mut Pool, intake: &mut Intake) {
-    intake.release(pool);
+    if let Some(drained) = pool.release() {
+        intake.pace.handle_snapshot(drained);
+    }
+    intake.advance(pool);
 }
 
 /// Takes a snapshot of the records, unless the reader rests first.
@@ -138,7 +144,7 @@ fn begin(
         call.begun = true;
         return Err(Pause::Wait(Wait::Packets(Some(Duration::ZERO))));
     }
-    if !call.begun && may_rest(control) && !pool.is_filling() {
+    if !call.begun && may_rest(control) && !pool.is_filled_to(4) {
         let rest = match control.is_asked() {
             true => intake.pace.rest_early(pool.unread()),
             false => intake.pace.rest(timeout_of(control)),

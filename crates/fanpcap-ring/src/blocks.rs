@@ -2,7 +2,8 @@
 //! and the reader releases whole blocks to the kernel.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
-use crate::position::Mark;
+use crate::layout::Layout;
+use crate::position::{Mark, Position};
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
@@ -13,8 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy)]
 struct Header {
     next_offset: u32,
-    seconds: u32,
-    nanoseconds: u32,
+    stamp: Stamp,
     captured: u32,
     len: u32,
     status: u32,
@@ -38,24 +38,8 @@ struct Descriptor {
     first: u32,
     len: u32,
     sequence: u64,
-    first_stamp: Stamps,
-    last_stamp: Stamps,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Stamps {
-    seconds: u32,
-    nanoseconds: u32,
-}
-
-impl From<Stamps> for Stamp {
-    fn from(stamps: Stamps) -> Self {
-        Self {
-            seconds: stamps.seconds,
-            nanoseconds: stamps.nanoseconds,
-        }
-    }
+    first_stamp: Stamp,
+    last_stamp: Stamp,
 }
 
 /// A frame's header and its `sockaddr_ll` (`TPACKET3_HDRLEN`).
@@ -202,72 +186,10 @@ impl Blocks {
         u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX)
     }
 
-    /// Whether the reader has begun the current block.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-
     /// Whether the begun block has been read to its end.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.open.is_some_and(|open| open.left == 0)
-    }
-
-    /// The number of packets that this reader and the readers before it have read. The reader does
-    /// not increment a counter for each packet. Instead, this function computes the number.
-    #[inline]
-    pub fn taken(&self) -> u64 {
-        self.begun - self.open.map_or(0, |open| u64::from(open.left))
-    }
-
-    /// The mark of the block that is being read; between two blocks, the mark of the next one.
-    #[inline]
-    pub fn mark(&self) -> Mark {
-        self.mark
-    }
-
-    /// The next packet of the begun block. `None` if no block is begun, or if the block has no
-    /// packet left.
-    ///
-    /// # Errors
-    /// An offset or length leads out of the block. If it is the offset of the packet's header, the
-    /// whole block then counts as read.
-    #[inline]
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
-        let (block, size) = (self.block(self.current), self.block_size);
-        let Some(open) = self.open.as_mut().filter(|open| open.left > 0) else {
-            return Ok(None);
-        };
-        let start = open.next;
-        if start > size - HEAD {
-            open.left = 0;
-            return Err(outside(size));
-        }
-        // SAFETY: `start` and a header's length after it are within the block.
-        let base = unsafe { block.add(start) };
-        // SAFETY: as above; the kernel does not write to the block until it is released.
-        let header = unsafe { base.cast::<Header>().read_unaligned() };
-        let stride = header.next_offset as usize;
-        ask_for(base, stride);
-        open.next = start.saturating_add(stride);
-        open.left -= 1;
-        let told = FrameHeader {
-            mac: header.mac,
-            captured: header.captured,
-            len: header.len,
-            stamp: Stamp {
-                seconds: header.seconds,
-                nanoseconds: header.nanoseconds,
-            },
-            status: header.status,
-            tci: low_half(header.tci),
-            tpid: header.tpid,
-        };
-        // SAFETY: the block belongs to the reader from `start` to its end, and `HEAD` bytes fit
-        // there.
-        let frame = unsafe { Frame::new(base, HEAD, size - start, &told) };
-        frame.map(Some)
     }
 
     /// The arrival time of the next packet of the begun block. `None` if no block is begun, or if
@@ -284,10 +206,7 @@ impl Blocks {
         let base = unsafe { self.block(self.current).add(open.next) };
         // SAFETY: as above; the kernel does not write to the block until it is released.
         let header = unsafe { base.cast::<Header>().read_unaligned() };
-        Some(Stamp {
-            seconds: header.seconds,
-            nanoseconds: header.nanoseconds,
-        })
+        Some(header.stamp)
     }
 
     /// Whether the kernel has also handed over the block that is `ahead` blocks after the current.
@@ -311,8 +230,8 @@ impl Blocks {
         self.current = (self.current + 1) % self.count;
         self.mark = Mark::new(descriptor.sequence.wrapping_add(1), self.begun);
         Some(Closed {
-            first: descriptor.first_stamp.into(),
-            last: descriptor.last_stamp.into(),
+            first: descriptor.first_stamp,
+            last: descriptor.last_stamp,
             full: descriptor.status & TP_STATUS_BLK_TMO == 0,
         })
     }
@@ -321,13 +240,8 @@ impl Blocks {
     /// over, the block that the kernel fills, and the next one, which the kernel may have opened
     /// during this call.
     pub fn pending(&self) -> usize {
-        let ready = (0..self.count)
-            .take_while(|ahead| {
-                let status = self.status((self.current + ahead) % self.count);
-                status.load(Ordering::Acquire) != TP_STATUS_KERNEL
-            })
-            .count();
-        (ready + 2).min(self.count)
+        let ready = (0..self.count).take_while(|&ahead| self.is_ready_ahead(ahead));
+        (ready.count() + 2).min(self.count)
     }
 
     /// The number of blocks.
@@ -359,6 +273,60 @@ impl Blocks {
     }
 }
 
+impl Layout for Blocks {
+    /// The number of packets that this reader and the readers before it have read. The reader does
+    /// not increment a counter for each packet. Instead, this function computes the number.
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.begun - self.open.map_or(0, |open| u64::from(open.left))
+    }
+
+    #[inline]
+    fn mark(&self) -> Option<Mark> {
+        Some(self.mark)
+    }
+
+    /// The next packet of the begun block. `None` if no block is begun, or if the block has no
+    /// packet left.
+    ///
+    /// # Errors
+    /// An offset or length leads out of the block. If it is the offset of the packet's header, the
+    /// whole block then counts as read.
+    #[inline]
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        let (block, size) = (self.block(self.current), self.block_size);
+        let Some(open) = self.open.as_mut().filter(|open| open.left > 0) else {
+            return Ok(None);
+        };
+        let start = open.next;
+        if start > size - HEAD {
+            open.left = 0;
+            return Err(outside(size));
+        }
+        // SAFETY: `start` and a header's length after it are within the block.
+        let base = unsafe { block.add(start) };
+        // SAFETY: as above; the kernel does not write to the block until it is released.
+        let header = unsafe { base.cast::<Header>().read_unaligned() };
+        let stride = header.next_offset as usize;
+        ask_for(base, stride);
+        open.next = start.saturating_add(stride);
+        open.left -= 1;
+        let told = FrameHeader {
+            mac: header.mac,
+            captured: header.captured,
+            len: header.len,
+            stamp: header.stamp,
+            status: header.status,
+            tci: low_half(header.tci),
+            tpid: header.tpid,
+        };
+        // SAFETY: the block belongs to the reader from `start` to its end, and `HEAD` bytes fit
+        // there.
+        let frame = unsafe { Frame::new(base, HEAD, size - start, &told) };
+        frame.map(Some)
+    }
+}
+
 /// Functions for the reader of a dead member's ring (`remains`). That reader releases nothing to
 /// the kernel.
 impl Blocks {
@@ -372,19 +340,40 @@ impl Blocks {
         unsafe { AtomicU64::from_ptr(sequence.as_ptr().cast()) }.load(Ordering::Acquire)
     }
 
-    /// Continues with the mark of an earlier reader.
-    pub(crate) fn resume(&mut self, mark: Mark) {
-        self.mark = mark;
+    /// Continues at the position of an earlier reader. Returns how many blocks are unread, and how
+    /// many packets of the first of them the earlier reader has read.
+    pub(crate) fn resume(&mut self, position: Position) -> (usize, u32) {
+        let Position { taken, mark } = position;
+        (self.mark, self.begun) = (mark, taken);
+        let ahead = |index: usize| {
+            let opened = Some(self.sequence(index)).filter(|&sequence| sequence != 0)?;
+            mark.blocks_until(opened)
+        };
+        let unread = (0..self.count).filter_map(|index| Some((ahead(index)?, index)));
+        let Some((distance, first)) = unread.min() else {
+            return (0, 0);
+        };
+        let begins = |ahead: usize| self.sequence((first + ahead) % self.count);
+        let follows = |&ahead: &usize| begins(ahead) == begins(0).wrapping_add(ahead as u64);
+        let left = (0..self.count).take_while(follows).count();
+        self.current = first;
+        (
+            left,
+            if distance == 0 {
+                mark.frames_of(taken)
+            } else {
+                0
+            },
+        )
     }
 
-    /// Begins the block at `index`. The earlier reader has read `skipped` packets of this block,
-    /// and `taken` packets of all blocks. The kernel need not have closed the block.
-    pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
-        self.current = index % self.count;
+    /// Begins the current block. The earlier reader has read `skipped` packets of it. The kernel
+    /// need not have closed the block.
+    pub(crate) fn begin(&mut self, skipped: u32) {
         let descriptor = self.descriptor();
         let packets = descriptor.packets.min(self.packets_max());
         let skipped = skipped.min(packets);
-        let before = taken - u64::from(skipped).min(taken);
+        let before = self.begun.saturating_sub(skipped.into());
         self.begun = before + u64::from(packets);
         self.mark = Mark::new(descriptor.sequence, before);
         self.open = Some(Open {
@@ -396,12 +385,13 @@ impl Blocks {
         }
     }
 
-    /// Ends the reading of the begun block. Returns the index of the next block.
-    pub(crate) fn leave(&mut self) -> usize {
-        let sequence = self.sequence(self.current);
-        self.open = None;
-        self.mark = Mark::new(sequence.wrapping_add(1), self.begun);
-        (self.current + 1) % self.count
+    /// Ends the reading of the begun block, if any, and advances to the next block.
+    pub(crate) fn leave(&mut self) {
+        if self.open.take().is_some() {
+            let sequence = self.sequence(self.current);
+            self.mark = Mark::new(sequence.wrapping_add(1), self.begun);
+            self.current = (self.current + 1) % self.count;
+        }
     }
 }
 

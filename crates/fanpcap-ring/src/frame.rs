@@ -33,6 +33,7 @@ impl fmt::Display for Corrupt {
 impl std::error::Error for Corrupt {}
 
 /// Time of day, as the ring stores it.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
     /// Seconds since 1970; the kernel keeps 32 bits of them.

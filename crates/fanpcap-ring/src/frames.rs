@@ -2,6 +2,7 @@
 //! separately.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
+use crate::layout::Layout;
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
 use std::mem::offset_of;
@@ -17,8 +18,7 @@ struct Header {
     captured: u32,
     mac: u16,
     net: u16,
-    seconds: u32,
-    nanoseconds: u32,
+    stamp: Stamp,
     tci: u16,
     tpid: u16,
     padding: [u8; 4],
@@ -84,58 +84,11 @@ impl Frames {
         self.held
     }
 
-    /// The number of frames that this reader and the readers before it have delivered.
-    #[inline]
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    /// The current frame, if the kernel has handed it over. The frame then counts as delivered, and
-    /// gets a mark. The mark is in bytes that the kernel clears when it fills the frame again
-    /// (`tpacket_rcv`, `tp_padding`).
-    ///
-    /// # Errors
-    /// An offset or length leads out of the frame.
-    #[inline]
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
-        if !self.is_ready() {
-            return Ok(None);
-        }
-        self.taken += u64::from(!self.held);
-        self.held = true;
-        let base = self.frame(self.current);
-        self.handed_out(self.current).store(1, Ordering::Relaxed);
-        prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());
-        let header = self.header();
-        let told = FrameHeader {
-            mac: header.mac,
-            captured: header.captured,
-            len: header.len,
-            stamp: Stamp {
-                seconds: header.seconds,
-                nanoseconds: header.nanoseconds,
-            },
-            status: header.status,
-            tci: header.tci,
-            tpid: header.tpid,
-        };
-        // SAFETY: the frame's bytes belong to the reader until the frame is released; HEAD fits
-        // there.
-        let frame = unsafe { Frame::new(base, HEAD, self.frame_size, &told) };
-        frame.map(Some)
-    }
-
     /// The arrival time of the packet in the current frame. `None` if the kernel has not handed
     /// over the frame.
     #[inline]
     pub fn peek(&self) -> Option<Stamp> {
-        self.is_ready().then(|| {
-            let header = self.header();
-            Stamp {
-                seconds: header.seconds,
-                nanoseconds: header.nanoseconds,
-            }
-        })
+        self.is_ready().then(|| self.header().stamp)
     }
 
     /// Whether the kernel has also handed over the frame that is `ahead` frames after the current.
@@ -190,13 +143,8 @@ impl Frames {
     /// How many frames may hold packets: those that the kernel has handed over, and those that it
     /// may be filling now.
     pub fn pending(&self) -> usize {
-        let ready = (0..self.count)
-            .take_while(|ahead| {
-                let status = self.status((self.current + ahead) % self.count);
-                status.load(Ordering::Acquire) != TP_STATUS_KERNEL
-            })
-            .count();
-        (ready + IN_FLIGHT).min(self.count)
+        let ready = (0..self.count).take_while(|&ahead| self.is_ready_ahead(ahead));
+        (ready.count() + IN_FLIGHT).min(self.count)
     }
 
     /// The number of frames.
@@ -226,5 +174,47 @@ impl Frames {
         // SAFETY: a frame begins with its status, at a multiple of 8 bytes, and is mapped as long
         // as `self`; the kernel accesses it atomically too.
         unsafe { AtomicU32::from_ptr(self.frame(index).as_ptr().cast()) }
+    }
+}
+
+impl Layout for Frames {
+    const IS_OF_FRAMES: bool = true;
+
+    /// The number of frames that this reader and the readers before it have delivered.
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// The current frame, if the kernel has handed it over. The frame then counts as delivered, and
+    /// gets a mark. The mark is in bytes that the kernel clears when it fills the frame again
+    /// (`tpacket_rcv`, `tp_padding`).
+    ///
+    /// # Errors
+    /// An offset or length leads out of the frame.
+    #[inline]
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        if !self.is_ready() {
+            return Ok(None);
+        }
+        self.taken += u64::from(!self.held);
+        self.held = true;
+        let base = self.frame(self.current);
+        self.handed_out(self.current).store(1, Ordering::Relaxed);
+        prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());
+        let header = self.header();
+        let told = FrameHeader {
+            mac: header.mac,
+            captured: header.captured,
+            len: header.len,
+            stamp: header.stamp,
+            status: header.status,
+            tci: header.tci,
+            tpid: header.tpid,
+        };
+        // SAFETY: the frame's bytes belong to the reader until the frame is released; HEAD fits
+        // there.
+        let frame = unsafe { Frame::new(base, HEAD, self.frame_size, &told) };
+        frame.map(Some)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Room for one boxed value, without a lock. A lock could stay locked if a signal handler left
 /// [`Handover::give`] by siglongjmp(3), or in a child process that another thread forks during that
 /// call.
-pub struct Handover<T>(AtomicPtr<T>);
+pub struct Handover<T>(pub(crate) AtomicPtr<T>);
 
 // SAFETY: a value is given by one thread and taken by another, one at a time.
 unsafe impl<T: Send> Send for Handover<T> {}
@@ -16,31 +16,28 @@ unsafe impl<T: Send> Send for Handover<T> {}
 unsafe impl<T: Send> Sync for Handover<T> {}
 
 impl<T> Handover<T> {
-    /// An empty handover.
-    pub fn new() -> Self {
-        Self(AtomicPtr::new(null_mut()))
-    }
-
     /// Gives a value. Replaces a value that has not been taken.
     pub fn give(&self, value: Box<T>) {
-        drop(self.swap(Box::into_raw(value)));
+        drop(self.swap(Some(value)));
     }
 
     /// Takes the value that was given last. `None` if no value was given since the last call.
     pub fn take(&self) -> Option<Box<T>> {
-        self.swap(null_mut())
+        self.swap(None)
     }
 
-    fn swap(&self, value: *mut T) -> Option<Box<T>> {
+    /// Stores a value, or none. Returns what was stored before.
+    pub(crate) fn swap(&self, value: Option<Box<T>>) -> Option<Box<T>> {
+        let value = value.map_or(null_mut(), Box::into_raw);
         let before = self.0.swap(value, Ordering::AcqRel);
-        // SAFETY: `give` has leaked the box, and the thread that swaps it out owns it.
+        // SAFETY: the box was leaked when it was stored, and the thread that swaps it out owns it.
         (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
     }
 }
 
 impl<T> Default for Handover<T> {
     fn default() -> Self {
-        Self::new()
+        Self(AtomicPtr::new(null_mut()))
     }
 }
 
@@ -64,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_last_value_is_taken_once() {
-        let handover = Handover::new();
+        let handover = Handover::default();
         assert!(handover.take().is_none());
         handover.give(Box::new(1));
         handover.give(Box::new(2));
@@ -74,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_child_hands_over_whatever_other_threads_were_doing() {
-        let handover = Handover::new();
+        let handover = Handover::default();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -116,7 +113,7 @@ mod tests {
     fn every_value_is_freed_whoever_comes_between() {
         const EACH: usize = 1000;
         let value = Arc::new(());
-        let handover = Handover::new();
+        let handover = Handover::default();
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 let give = || handover.give(Box::new(Arc::clone(&value)));

@@ -20,8 +20,9 @@ mod lane;
 mod model;
 
 use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, OUTGOING, Stamp};
+use crate::layout::Layout;
 use crate::wall::{OffsetClock, Wall};
-use lane::{LATEST, Lane, NONE, Next, Record};
+use lane::{LATEST, Lane, NONE, Next};
 use std::mem;
 use std::ptr::NonNull;
 
@@ -118,27 +119,20 @@ impl Pool {
         }
     }
 
-    /// The records that a dead reader of this pool has left unread. The dead reader had taken
+    /// Continues with the records that a dead reader of this pool has left unread. The dead reader had taken
     /// `taken` records. The BPF program adds no more records. This reader gives no block back, so
     /// that a later reader can begin where this reader ends.
-    pub(crate) fn remains(mut self, taken: u64) -> Self {
+    pub(crate) fn resume(&mut self, taken: u64) {
         self.taken = taken;
         self.gives = false;
         self.now = || LATEST;
         self.open();
-        self
     }
 
     /// Counts `taken` records as taken, because other members have read them. The next snapshot
     /// begins after these records.
     pub fn skip(&mut self, taken: u64) {
         self.taken = self.taken.max(taken);
-    }
-
-    /// The number of records that this reader and the readers before it have read.
-    #[inline]
-    pub fn taken(&self) -> u64 {
-        self.taken
     }
 
     /// Whether a snapshot is being read.
@@ -155,21 +149,12 @@ impl Pool {
 
     /// Whether a snapshot is being read, or some lane has an unread record.
     pub fn is_ready(&self) -> bool {
-        self.state == State::Open || self.lanes().any(|lane| lane.is_ready(&self.memory))
-    }
-
-    /// Whether at least a quarter of the pool is unread.
-    pub fn is_filling(&self) -> bool {
-        self.is_filled_to(4)
-    }
-
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.is_filled_to(2)
+        self.state == State::Open || self.lanes().any(|lane| lane.waiting(&self.memory) != 0)
     }
 
     /// Whether at least 1/`parts` of the pool is unread.
-    fn is_filled_to(&self, parts: u64) -> bool {
-        self.unread() >= self.memory.len() as u64 / parts
+    pub fn is_filled_to(&self, parts: u64) -> bool {
+        self.unread() >= self.bytes() as u64 / parts
     }
 
     /// Unread bytes of all lanes. The unused end of a block counts too.
@@ -178,13 +163,8 @@ impl Pool {
     }
 
     /// Bytes of the pool's blocks.
-    pub fn len(&self) -> usize {
-        self.memory.len()
-    }
-
-    /// Always false: a pool has at least one block.
-    pub fn is_empty(&self) -> bool {
-        false
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
     }
 
     /// Takes a snapshot, if none is being read. Returns whether there is a snapshot to read from.
@@ -204,11 +184,6 @@ impl Pool {
                 self.busy += 1;
             }
         }
-        self.begin()
-    }
-
-    /// Begins to read the lanes' parts of a snapshot.
-    fn begin(&mut self) -> bool {
         if !self.choose(None) {
             return false;
         }
@@ -218,47 +193,17 @@ impl Pool {
         true
     }
 
-    /// The next record of the snapshot; `None` if the snapshot has no record left. May give back
-    /// the blocks of earlier records.
-    ///
-    /// # Errors
-    /// A record's length leads out of its block. The rest of the block counts as read.
+    /// The oldest record, which is in the current lane afterwards.
     #[inline(always)]
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
-        let record = self.take()?;
-        Ok(record.map(|(record, stamp)| self.frame(&record, stamp)))
-    }
-
-    #[inline(always)]
-    fn take(&mut self) -> Result<Option<(Record, Stamp)>, Corrupt> {
-        let next = loop {
+    fn find(&mut self) -> Option<Next> {
+        loop {
             let next = self.current.next(&self.memory);
             match next {
-                Some(next) if next.stamp < self.until => break next,
+                Some(next) if next.stamp < self.until => return Some(next),
                 _ if self.choose(next) => {}
-                _ => return Ok(None),
+                _ => return None,
             }
-        };
-        let record = self.current.take(next, &self.memory)?;
-        // The addition may wrap, because a dead reader may have left any number in `taken`.
-        self.taken = self.taken.wrapping_add(1);
-        self.last = next.stamp;
-        Ok(Some((record, self.wall.time_of(next.stamp))))
-    }
-
-    #[inline(always)]
-    fn frame(&self, record: &Record, stamp: Stamp) -> Frame<'_> {
-        let link = &self.links[usize::from(record.flags & OUTGOING)];
-        let told = FrameRecord {
-            link: NonNull::from(link).cast(),
-            captured: record.captured,
-            len: record.len,
-            stamp,
-        };
-        // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
-        // it. Their memory belongs to the pool, which lives as long as the frame; other processes
-        // may write to it at any time. The links live in a box of `self`.
-        unsafe { Frame::of_record(record.data, &told) }
+        }
     }
 
     /// Like `next_frame`, but compiled only once, for callers that are not time-critical.
@@ -272,30 +217,20 @@ impl Pool {
 
     /// The arrival time of the next record's packet. `None` if the snapshot has no record left.
     pub fn peek(&mut self) -> Option<Stamp> {
-        loop {
-            let next = self.current.next(&self.memory);
-            match next {
-                Some(next) if next.stamp < self.until => {
-                    return Some(self.wall.time_of(next.stamp));
-                }
-                _ if self.choose(next) => {}
-                _ => return None,
-            }
-        }
+        let next = self.find()?;
+        Some(self.wall.time_of(next.stamp))
     }
 
     /// Like `peek`, but for the next record whose packet no other member gets. Skips the records
     /// before it, which do not count as taken.
     pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
         loop {
-            let stamp = self.peek()?;
-            match self.current.next(&self.memory) {
-                Some(next) if next.flags() & COPY != 0 => {
-                    // Ignores the error for a corrupt record: `take` has skipped that record.
-                    let _ = self.current.take(next, &self.memory);
-                }
-                _ => return Some(stamp),
+            let next = self.find()?;
+            if next.flags() & COPY == 0 {
+                return Some(self.wall.time_of(next.stamp));
             }
+            // Ignores the error for a corrupt record: `take` has skipped that record.
+            let _ = self.current.take(next, &self.memory);
         }
     }
 
@@ -305,7 +240,8 @@ impl Pool {
             return None;
         }
         self.state = State::Closed;
-        self.lanes_mut().for_each(Lane::leave);
+        self.current.leave();
+        self.others.iter_mut().for_each(Lane::leave);
         Some(Drained {
             last_ns: self.last,
             records: self.taken.wrapping_sub(self.before),
@@ -315,10 +251,6 @@ impl Pool {
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
         std::iter::once(&self.current).chain(&self.others)
-    }
-
-    fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
-        std::iter::once(&mut self.current).chain(&mut self.others)
     }
 
     /// Chooses the lane with the oldest record. `next` is the current lane's next record, if the
@@ -348,6 +280,40 @@ impl Pool {
             self.state = State::Spent;
         }
         first != NONE
+    }
+}
+
+impl Layout for Pool {
+    /// The number of records that this reader and the readers before it have read.
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// The next record of the snapshot; `None` if the snapshot has no record left. May give back
+    /// the blocks of earlier records.
+    ///
+    /// # Errors
+    /// A record's length leads out of its block. The rest of the block counts as read.
+    #[inline(always)]
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        let Some(next) = self.find() else {
+            return Ok(None);
+        };
+        let record = self.current.take(next, &self.memory)?;
+        // The addition may wrap, because a dead reader may have left any number in `taken`.
+        self.taken = self.taken.wrapping_add(1);
+        self.last = next.stamp;
+        let told = FrameRecord {
+            link: NonNull::from(&self.links[usize::from(record.flags & OUTGOING)]).cast(),
+            captured: record.captured,
+            len: record.len,
+            stamp: self.wall.time_of(next.stamp),
+        };
+        // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
+        // it. Their memory belongs to the pool, which lives as long as the frame; other processes
+        // may write to it at any time. The links live in a box of `self`.
+        Ok(Some(unsafe { Frame::of_record(record.data, &told) }))
     }
 }
 

@@ -21,7 +21,7 @@
 //!
 //! When the timer has closed a block, it opens the next block if that block is the kernel's. For a
 //! moment, the newly opened block has its new number and still its old `num_pkts`. So
-//! [`Remains::of_blocks`] only counts the unread blocks, and `num_pkts` is read when the reader
+//! [`Remains::of`] only counts the unread blocks, and `num_pkts` is read when the reader
 //! begins the block. The caller polls the socket between these two steps. poll(2) waits for a
 //! running timer, because both hold `sk_receive_queue.lock` (`packet_poll`,
 //! `prb_retire_rx_blk_timer_expired`). A block that the timer opens later is not among the counted
@@ -29,7 +29,7 @@
 //!
 //! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
 //! position determines the next frame. Readers mark the frames that they deliver
-//! ([`Frames::next_frame`]). In a full ring, all frames are handed over, so their status does not
+//! (`Frames::next_frame`). In a full ring, all frames are handed over, so their status does not
 //! show where the unread frames end. The mark shows it: the frame that the reader had delivered
 //! when it died has the mark.
 //!
@@ -37,181 +37,107 @@
 //! reader sets the position before it delivers each packet. Another process that maps the pool
 //! continues from the position, and also sets it before each packet.
 
-use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
-use crate::frames::Frames;
+use crate::layout::Layout;
 use crate::pool::Pool;
 use crate::position::{Mark, Position};
-use fanpcap_linux::packet::ring::Mapping;
+use crate::ring::Ring;
+use std::mem;
 
 /// The unread part of a ring whose reader is dead.
 #[derive(Debug)]
-pub struct Remains(Layout);
-
-#[derive(Debug)]
-enum Layout {
-    Blocks {
-        blocks: Blocks,
-        /// Index of the block that the reader begins next.
-        next: usize,
-        /// How many unread blocks the reader has not begun yet.
-        left: usize,
-        /// How many packets of the first block the dead reader has read. Used once, when this
-        /// reader begins that block.
-        skipped: u32,
-        taken: u64,
-    },
-    Frames {
-        frames: Frames,
-        left: usize,
-    },
-    Pool {
-        pool: Pool,
-        /// Whether packets that other members also get are left out.
-        skips_copies: bool,
-    },
+pub struct Remains {
+    ring: Ring,
+    /// How many unread blocks the reader has not begun yet, or how many frames are unread. Unused
+    /// for a pool.
+    left: usize,
+    /// How many packets of the first block the dead reader has read. Used once, when this reader
+    /// begins that block.
+    skipped: u32,
+    /// Whether packets of a pool that other members also get are left out.
+    skips_copies: bool,
 }
 
 impl Remains {
-    /// The unread part of a ring of `count` blocks of `block_size` bytes. Returns `None` if
-    /// `mapping` does not have the length of all blocks, or if a block has no room for a packet.
-    pub fn of_blocks(
-        mapping: Mapping,
-        block_size: usize,
-        count: usize,
-        position: Position,
-    ) -> Option<Self> {
-        let mut blocks = Blocks::new(mapping, block_size, count)?;
-        let Position { taken, mark } = position;
-        blocks.resume(mark);
-        let ahead = |index: usize| {
-            let opened = Some(blocks.sequence(index)).filter(|&sequence| sequence != 0)?;
-            mark.blocks_until(opened)
+    /// The unread part of a ring of which nothing has been read by this process, after `position`.
+    pub fn of(mut ring: Ring, position: Position) -> Self {
+        let (left, skipped) = match &mut ring {
+            Ring::V2(frames) => (frames.resume(position.taken), 0),
+            Ring::V3(blocks) => blocks.resume(position),
+            Ring::Pool(pool) => {
+                pool.resume(position.taken);
+                (0, 0)
+            }
         };
-        let unread = (0..count).filter_map(|index| Some((ahead(index)?, index)));
-        let first = unread.min();
-        let (distance, next) = first.unwrap_or_default();
-        let begins = |ahead: usize| blocks.sequence((next + ahead) % count);
-        let follows = |&ahead: &usize| begins(ahead) == begins(0).wrapping_add(ahead as u64);
-        let left = first.map_or(0, |_| (0..count).take_while(follows).count());
-        let is_marked = left > 0 && distance == 0;
-        let skipped = if is_marked { mark.frames_of(taken) } else { 0 };
-        Some(Self(Layout::Blocks {
-            blocks,
-            next,
+        Self {
+            ring,
             left,
             skipped,
-            taken,
-        }))
-    }
-
-    /// The unread part of a ring of `count` frames of `frame_size` bytes, in blocks of `block_size`
-    /// bytes. Returns `None` if `mapping` is too short for the frames, or if a frame has no room
-    /// for a packet.
-    pub fn of_frames(
-        mapping: Mapping,
-        block_size: usize,
-        frame_size: usize,
-        count: usize,
-        position: Position,
-    ) -> Option<Self> {
-        let mut frames = Frames::new(mapping, block_size, frame_size, count)?;
-        let left = frames.resume(position.taken);
-        Some(Self(Layout::Frames { frames, left }))
+            skips_copies: false,
+        }
     }
 
     /// The unread part of a dead reader's pool, of which that reader had taken `taken` records.
     pub fn of_pool(pool: Pool, taken: u64) -> Self {
-        Self(Layout::Pool {
-            pool: pool.remains(taken),
-            skips_copies: false,
-        })
+        let mark = Mark::default();
+        Self::of(Ring::Pool(pool), Position { taken, mark })
     }
 
     /// Leaves out packets that other members also get. Such packets stay unread.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
-        match &mut self.0 {
-            Layout::Pool { skips_copies, .. } => *skips_copies = true,
-            Layout::Blocks { .. } | Layout::Frames { .. } => {}
-        }
+        self.skips_copies = true;
         self
     }
 
     /// Whether at least half of the ring's room is unread.
     pub fn is_half_full(&self) -> bool {
-        let (left, count) = match &self.0 {
-            Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
-            Layout::Frames { frames, left } => (*left, frames.count()),
-            Layout::Pool { pool, .. } => return pool.is_half_full(),
+        let count = match &self.ring {
+            Ring::V2(frames) => frames.count(),
+            Ring::V3(blocks) => blocks.count(),
+            Ring::Pool(pool) => return pool.is_filled_to(2),
         };
-        left * 2 >= count
-    }
-
-    /// Frames that all readers together have taken from the ring since it was made.
-    pub fn taken(&self) -> u64 {
-        match &self.0 {
-            Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
-            Layout::Blocks { blocks, .. } => blocks.taken(),
-            Layout::Frames { frames, .. } => frames.taken(),
-            Layout::Pool { pool, .. } => pool.taken(),
-        }
-    }
-
-    /// The mark of the block that is being read; between two blocks, the mark of the next one.
-    /// `None` for a ring without blocks.
-    pub fn mark(&self) -> Option<Mark> {
-        match &self.0 {
-            Layout::Blocks { blocks, .. } => Some(blocks.mark()),
-            Layout::Frames { .. } | Layout::Pool { .. } => None,
-        }
+        self.left * 2 >= count
     }
 
     /// The arrival time of the next packet; `None` if no packet is left. Advances past the frame or
     /// block that was read before.
     pub fn head(&mut self) -> Option<Stamp> {
-        match &mut self.0 {
-            Layout::Blocks {
-                blocks,
-                next,
-                left,
-                skipped,
-                taken,
-            } => loop {
+        match &mut self.ring {
+            Ring::V2(frames) => {
+                if frames.leave() {
+                    self.left = self.left.saturating_sub(1);
+                }
+                if self.left > 0 { frames.peek() } else { None }
+            }
+            Ring::V3(blocks) => loop {
                 if let Some(stamp) = blocks.peek() {
                     return Some(stamp);
                 }
-                if blocks.is_open() {
-                    *taken = blocks.taken();
-                    *next = blocks.leave();
-                }
-                *left = left.checked_sub(1)?;
-                blocks.begin(*next, *taken, std::mem::take(skipped));
+                blocks.leave();
+                self.left = self.left.checked_sub(1)?;
+                blocks.begin(mem::take(&mut self.skipped));
             },
-            Layout::Frames { frames, left } => {
-                if frames.leave() {
-                    *left = left.saturating_sub(1);
-                }
-                if *left > 0 { frames.peek() } else { None }
-            }
-            Layout::Pool {
-                pool,
-                skips_copies: true,
-            } => pool.peek_single(),
-            Layout::Pool { pool, .. } => pool.peek(),
+            Ring::Pool(pool) if self.skips_copies => pool.peek_single(),
+            Ring::Pool(pool) => pool.peek(),
         }
+    }
+}
+
+impl Layout for Remains {
+    fn taken(&self) -> u64 {
+        self.ring.taken()
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.ring.mark()
     }
 
     /// The packet whose arrival time [`Remains::head`] has returned.
-    ///
-    /// # Errors
-    /// An offset or length leads out of the ring.
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
-        match &mut self.0 {
-            Layout::Blocks { blocks, .. } => blocks.next_frame(),
-            Layout::Frames { left: 0, .. } => Ok(None),
-            Layout::Frames { frames, .. } => frames.next_frame(),
-            Layout::Pool { pool, .. } => pool.next_frame_of_many(),
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        if matches!(self.ring, Ring::V2(_)) && self.left == 0 {
+            return Ok(None);
         }
+        self.ring.next_frame()
     }
 }

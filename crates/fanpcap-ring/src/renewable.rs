@@ -1,43 +1,38 @@
 //! A value that one thread replaces while other threads use it.
 
-use std::fmt;
+use crate::handover::Handover;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
-/// A boxed value, or none, without a lock (see [`crate::Handover`]). A replaced value stays alive
-/// until the value after it is replaced.
+/// A boxed value, or none, without a lock (see [`Handover`]). A replaced value stays alive until
+/// the value after it is replaced.
+#[derive(Debug)]
 pub struct Renewable<T> {
-    now: AtomicPtr<T>,
-    before: AtomicPtr<T>,
+    now: Handover<T>,
+    before: Handover<T>,
 }
 
-// SAFETY: the threads only share references to the value.
-unsafe impl<T: Send + Sync> Send for Renewable<T> {}
-
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Renewable<T> {}
-
-impl<T> Renewable<T> {
+// Threads share references to the value, so without `Sync` this type has no functions.
+impl<T: Send + Sync> Renewable<T> {
     /// Holds `value`.
     pub fn new(value: Option<Box<T>>) -> Self {
-        Self {
-            now: AtomicPtr::new(value.map_or(null_mut(), Box::into_raw)),
-            before: AtomicPtr::new(null_mut()),
-        }
+        let [now, before] = [Handover::default(), Handover::default()];
+        now.swap(value);
+        Self { now, before }
     }
 
     /// The present value.
     pub fn get(&self) -> Option<&T> {
         // SAFETY: the value lives until two calls of `replace` later. The caller of `replace`
         // promises that nobody uses this reference then.
-        unsafe { self.now.load(Ordering::Acquire).as_ref() }
+        unsafe { self.now.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// Sets the value if there is none. Returns false, and drops `value`, if there is one.
     pub fn fill(&self, value: Box<T>) -> bool {
-        let new = Box::into_raw(value);
+        let (now, new) = (&self.now.0, Box::into_raw(value));
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let filled = self.now.compare_exchange(null_mut(), new, order.0, order.1);
+        let filled = now.compare_exchange(null_mut(), new, order.0, order.1);
         if filled.is_err() {
             // SAFETY: the box was leaked above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(new) });
@@ -51,29 +46,7 @@ impl<T> Renewable<T> {
     /// One thread at a time calls this function. No thread still uses a reference that
     /// [`Renewable::get`] returned before the last call.
     pub unsafe fn replace(&self, value: Option<Box<T>>) {
-        let new = value.map_or(null_mut(), Box::into_raw);
-        let old = self.now.swap(new, Ordering::AcqRel);
-        free(self.before.swap(old, Ordering::AcqRel));
-    }
-}
-
-fn free<T>(value: *mut T) {
-    if !value.is_null() {
-        // SAFETY: the value was leaked from a box, and the caller has swapped it out.
-        drop(unsafe { Box::from_raw(value) });
-    }
-}
-
-impl<T> Drop for Renewable<T> {
-    fn drop(&mut self) {
-        free(*self.now.get_mut());
-        free(*self.before.get_mut());
-    }
-}
-
-impl<T> fmt::Debug for Renewable<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Renewable")
+        drop(self.before.swap(self.now.swap(value)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Converts stamps of the kernel's monotonic clock to the time of day.
 
 use crate::frame::Stamp;
+use crate::position::low_half;
 
 /// Returns the time of day less `CLOCK_MONOTONIC`, in nanoseconds.
 pub type OffsetClock = fn() -> u64;
@@ -70,12 +71,6 @@ impl Wall {
         self.begin = stamp.wrapping_sub(time % SECOND_NS);
         self.seconds = low_half(time / SECOND_NS);
     }
-}
-
-#[inline(always)]
-fn low_half(word: u64) -> u32 {
-    let [a, b, c, d, ..] = word.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 mod kernel;
 
 use fanpcap_linux::packet::ring::Mapping;
-use fanpcap_ring::{Blocks, Frames, Vlan};
+use fanpcap_ring::{Blocks, Frames, Layout as _, Vlan};
 use kernel::{BLOCK, DESCRIPTOR, FRAME, HEAD_V3, Memory, Packet};
 use proptest::prelude::*;
 

@@ -8,7 +8,7 @@
 
 mod pool;
 
-use fanpcap_ring::{Pool, PoolClocks, Remains, Vlan};
+use fanpcap_ring::{Layout as _, Pool, PoolClocks, Remains, Vlan};
 use pool::{
     BLOCK_LEN, CLOCKS, DEVICE, Writer, Written, drain, hostile, long, new_memory, new_pool,
     room_of, time_of, times, written,
@@ -182,10 +182,10 @@ fn a_pool_that_is_not_read_fills_and_then_goes_on() {
     stamps.extend((1000..).take_while(|&it| writer.arrive(0, &long(it))));
     stamps.extend((2000..).take_while(|&it| writer.arrive(1, &long(it))));
     assert_eq!(stamps.len(), 2 * 70, "two in each block of both words");
-    assert!(pool.is_filling() && writer.free() == 0);
+    assert!(pool.is_filled_to(4) && writer.free() == 0);
     assert_eq!(drain(&mut pool), times(&stamps));
     assert_eq!(writer.free(), 68, "the lanes' last packets may be in use");
-    assert!(writer.arrive(0, &long(3000)) && !pool.is_filling());
+    assert!(writer.arrive(0, &long(3000)) && !pool.is_filled_to(4));
     assert_eq!(drain(&mut pool), times(&[3000]));
 }
 

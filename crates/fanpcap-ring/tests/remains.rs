@@ -9,7 +9,7 @@
 mod kernel;
 
 use fanpcap_linux::packet::ring::Mapping;
-use fanpcap_ring::{Blocks, Frames, Mark, Position, Remains};
+use fanpcap_ring::{Blocks, Frames, Layout as _, Mark, Position, Remains};
 use kernel::{BLOCK, FRAME, Memory, Packet};
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ impl Ring {
         let mapping = Mapping::anonymous(COUNT * BLOCK).unwrap();
         let memory = Memory::of(&mapping);
         let blocks = Blocks::new(mapping, BLOCK, COUNT).unwrap();
-        let mark = blocks.mark();
+        let mark = blocks.mark().unwrap();
         Self {
             memory,
             blocks,
@@ -98,7 +98,7 @@ impl Ring {
                 if dies_between {
                     return;
                 }
-                self.mark = self.blocks.mark();
+                self.mark = self.blocks.mark().unwrap();
             }
             if !self.blocks.open() {
                 return;
@@ -116,7 +116,8 @@ impl Ring {
 }
 
 fn remains_of(mapping: Mapping, position: Position) -> Remains {
-    Remains::of_blocks(mapping, BLOCK, COUNT, position).unwrap()
+    let blocks = Blocks::new(mapping, BLOCK, COUNT).unwrap();
+    Remains::of(fanpcap_ring::Ring::V3(blocks), position)
 }
 
 proptest! {
@@ -180,10 +181,13 @@ proptest! {
         let position = Position { taken: frames.taken(), mark: Mark::default() };
         let first = memory.copy();
         let left_by_first = Memory::of(&first);
-        let of = |mapping, position| Remains::of_frames(mapping, BLOCK, FRAME, FRAMES, position);
-        let mut first = of(first, position).unwrap();
+        let of = |mapping, position| {
+            let frames = Frames::new(mapping, BLOCK, FRAME, FRAMES).unwrap();
+            Remains::of(fanpcap_ring::Ring::V2(frames), position)
+        };
+        let mut first = of(first, position);
         let between = adopt(&mut first, adopted, &mut got);
-        let mut second = of(left_by_first.copy(), between).unwrap();
+        let mut second = of(left_by_first.copy(), between);
         adopt(&mut second, usize::MAX, &mut got);
         prop_assert_eq!(got, (0..arrived).collect::<Vec<_>>());
     }
@@ -205,7 +209,8 @@ proptest! {
         let mark = Mark::from_word(mark << 32);
         let position = Position { taken, mark };
         let blocks = remains_of(memory.copy(), position);
-        let frames = Remains::of_frames(mapping, BLOCK, FRAME, 2 * FRAMES, position).unwrap();
+        let frames = Frames::new(mapping, BLOCK, FRAME, 2 * FRAMES).unwrap();
+        let frames = Remains::of(fanpcap_ring::Ring::V2(frames), position);
         for mut remains in [blocks, frames] {
             let mut sum = 0_usize;
             let mut count = 0;

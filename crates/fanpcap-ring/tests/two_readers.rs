@@ -7,7 +7,7 @@
 
 mod pool;
 
-use fanpcap_ring::{Pool, Remains};
+use fanpcap_ring::{Layout as _, Pool, Remains};
 use pool::{CLOCKS, DEVICE, Writer, drain, long, new_pool_of_two, time_of, times};
 
 /// What a successor of both readers finds.

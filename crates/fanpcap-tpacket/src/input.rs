@@ -25,15 +25,10 @@ const EINVAL: i32 = 22;
 /// unchanged.
 pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     let (version, geometry) = ring::of(socket)?;
-    let mapping = Mapping::of(socket, &geometry)?;
-    let sizes = Sizes::of(&geometry);
-    let ring = match version {
-        Version::V3 => Blocks::new(mapping, sizes.block, sizes.blocks).map(Ring::V3),
-        Version::V2 => Frames::new(mapping, sizes.block, sizes.frame, sizes.frames).map(Ring::V2),
-    };
+    let ring = map(socket, version, &geometry)?;
     let retire = Some(geometry.retire).filter(|&retire| retire < FOR_EVER);
     Ok(Input {
-        ring: ring.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?,
+        ring,
         port: Arc::new(Socket::new(socket)),
         timeout: retire.map(|retire| Duration::from_millis(retire.into())),
     })
@@ -50,37 +45,25 @@ pub fn take_over(
     told: &PacketSocket,
     position: Position,
 ) -> io::Result<Remains> {
-    let invalid = || io::Error::from_raw_os_error(EINVAL);
     let (version, geometry) = ring::told(told).ok_or_else(invalid)?;
-    let mapping = Mapping::of(socket, &geometry)?;
-    let sizes = Sizes::of(&geometry);
-    let remains = match version {
-        Version::V3 => Remains::of_blocks(mapping, sizes.block, sizes.blocks, position),
-        Version::V2 => {
-            Remains::of_frames(mapping, sizes.block, sizes.frame, sizes.frames, position)
-        }
-    };
+    let remains = Remains::of(map(socket, version, &geometry)?, position);
     // packet_poll() takes the lock under which the kernel's timer opens a block. So after this
     // call, the timer has completed a block that it was opening (see the module of `Remains`).
     events::poll(&[socket], Some(Duration::ZERO))?;
-    remains.ok_or_else(invalid)
+    Ok(remains)
 }
 
-/// A ring's sizes in bytes, and its numbers of blocks and frames.
-struct Sizes {
-    block: usize,
-    blocks: usize,
-    frame: usize,
-    frames: usize,
+fn map(socket: BorrowedFd<'_>, version: Version, geometry: &Geometry) -> io::Result<Ring> {
+    let mapping = Mapping::of(socket, geometry)?;
+    let (block, blocks) = (geometry.block_size as usize, geometry.block_count as usize);
+    let (frame, frames) = (geometry.frame_size as usize, geometry.frame_count as usize);
+    let ring = match version {
+        Version::V3 => Blocks::new(mapping, block, blocks).map(Ring::V3),
+        Version::V2 => Frames::new(mapping, block, frame, frames).map(Ring::V2),
+    };
+    ring.ok_or_else(invalid)
 }
 
-impl Sizes {
-    fn of(geometry: &Geometry) -> Self {
-        Self {
-            block: geometry.block_size as usize,
-            blocks: geometry.block_count as usize,
-            frame: geometry.frame_size as usize,
-            frames: geometry.frame_count as usize,
-        }
-    }
+fn invalid() -> io::Error {
+    io::Error::from_raw_os_error(EINVAL)
 }

@@ -16,7 +16,7 @@ use fanpcap_linux::process::netns;
 use fanpcap_reader::{
     Call, Direction, Options, Packet, PublishedCounters, PublishedPosition, Reader,
 };
-use fanpcap_ring::{Position, Remains};
+use fanpcap_ring::{Layout as _, Position, Remains};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::Command;

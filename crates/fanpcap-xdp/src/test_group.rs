@@ -5,7 +5,7 @@ use crate::port::CLOCKS;
 use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, PoolShape};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
-use fanpcap_ring::{LinkInfo, Pool, PoolClocks};
+use fanpcap_ring::{Layout as _, LinkInfo, Pool, PoolClocks};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
 use fanpcap_testkit::frames::{ethernet, v4};

@@ -18,7 +18,7 @@ use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::{ETH_P_ALL, inject::Injector};
 use fanpcap_reader::{GroupTasks, Ring};
-use fanpcap_ring::Pool;
+use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::frames::{ethernet, udp, v4};
 use fanpcap_testkit::netns::on_pair;

@@ -114,11 +114,7 @@ impl FakeDevice {
         };
         let mapping = Mapping::anonymous(length).unwrap();
         let memory = Memory::of(&mapping);
-        let ring = if is_v3 {
-            Ring::V3(Blocks::new(mapping, BLOCK, BLOCKS).unwrap())
-        } else {
-            Ring::V2(Frames::new(mapping, BLOCK, FRAME, FRAMES).unwrap())
-        };
+        let ring = ring(mapping, is_v3);
         let port = Arc::new(FakePort::new());
         let input = Input {
             ring,
@@ -161,18 +157,21 @@ impl FakeDevice {
     /// The ring of a reader that died at this position.
     pub(crate) fn remains(&self, position: Position) -> Remains {
         let memory = self.memory.copy();
-        let remains = if self.is_v3 {
-            Remains::of_blocks(memory, BLOCK, BLOCKS, position)
-        } else {
-            Remains::of_frames(memory, BLOCK, FRAME, FRAMES, position)
-        };
-        remains.unwrap()
+        Remains::of(ring(memory, self.is_v3), position)
     }
 
     /// Corrupts the header of the ring's first packet, which must be the only one.
     pub(crate) fn spoil(&self) {
         let mac = if self.is_v3 { 48 + 24 } else { 12 };
         self.memory.put(mac, &u16::MAX.to_ne_bytes());
+    }
+}
+
+fn ring(mapping: Mapping, is_v3: bool) -> Ring {
+    if is_v3 {
+        Ring::V3(Blocks::new(mapping, BLOCK, BLOCKS).unwrap())
+    } else {
+        Ring::V2(Frames::new(mapping, BLOCK, FRAME, FRAMES).unwrap())
     }
 }
 

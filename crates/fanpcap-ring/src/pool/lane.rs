@@ -6,17 +6,17 @@ use super::words::{Lent, Word, leave};
 use crate::frame::Corrupt;
 use crate::prefetch::prefetch;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The header of a record. Other processes may write to it at any time, so each field is read once.
 #[repr(C)]
 struct Header {
-    stamp: u64,
-    captured: u32,
-    len: u32,
-    queue: u16,
-    flags: u16,
-    filter: u32,
+    stamp: AtomicU64,
+    captured: AtomicU32,
+    len: AtomicU32,
+    queue: AtomicU16,
+    flags: AtomicU16,
+    filter: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() == HEAD as usize);
@@ -74,27 +74,15 @@ pub(super) struct Record {
 
 impl Next {
     #[inline(always)]
+    fn header(&self) -> &Header {
+        // SAFETY: Lane::next has checked that the header is in the block, and it is aligned. The
+        // block is mapped as long as the pool that has this record.
+        unsafe { self.header.as_ref() }
+    }
+
+    #[inline(always)]
     pub(super) fn flags(&self) -> u16 {
-        // SAFETY: Lane::next has checked that the header is in the block.
-        let field = unsafe { &raw const (*self.header.as_ptr()).flags };
-        // SAFETY: as above.
-        unsafe { field.read_volatile() }
-    }
-
-    #[inline(always)]
-    fn captured(&self) -> u32 {
-        // SAFETY: as in `flags`.
-        let field = unsafe { &raw const (*self.header.as_ptr()).captured };
-        // SAFETY: as above.
-        unsafe { field.read_volatile() }
-    }
-
-    #[inline(always)]
-    fn len(&self) -> u32 {
-        // SAFETY: as in `flags`.
-        let field = unsafe { &raw const (*self.header.as_ptr()).len };
-        // SAFETY: as above.
-        unsafe { field.read_volatile() }
+        self.header().flags.load(Relaxed)
     }
 }
 
@@ -201,10 +189,6 @@ impl Lane {
         if is_ahead { read } else { self.at }
     }
 
-    pub(super) fn is_ready(&self, memory: &PoolMemory) -> bool {
-        self.waiting(memory) != 0
-    }
-
     /// Bytes up to the writer's position that are unread.
     pub(super) fn waiting(&self, memory: &PoolMemory) -> u64 {
         let position = memory.words.position(self.number);
@@ -233,9 +217,7 @@ impl Lane {
         // `enter` sets both and the block, and `take` passes no record that leads beyond `end`.
         let header = unsafe { self.block.add(offset).cast::<Header>() };
         // SAFETY: as above, and aligned, as records begin at multiples of 8 bytes.
-        let stamp = unsafe { &raw const (*header.as_ptr()).stamp };
-        // SAFETY: as above.
-        let stamp = unsafe { stamp.read_volatile() };
+        let stamp = unsafe { header.as_ref() }.stamp.load(Relaxed);
         Some(Next {
             stamp: stamp.min(self.bound),
             header,
@@ -300,7 +282,7 @@ impl Lane {
 
     #[inline(always)]
     pub(super) fn take(&mut self, next: Next, memory: &PoolMemory) -> Result<Record, Corrupt> {
-        let captured = next.captured();
+        let captured = next.header().captured.load(Relaxed);
         let stride = record_len(captured);
         if stride > self.unread() || captured == 0 {
             return Err(self.refuse(captured, memory));
@@ -311,7 +293,7 @@ impl Lane {
             // SAFETY: the record has room for the header, and `captured` bytes after it.
             data: unsafe { next.header.add(1).cast() },
             captured,
-            len: next.len(),
+            len: next.header().len.load(Relaxed),
             flags: next.flags(),
         })
     }
@@ -322,7 +304,7 @@ impl Lane {
     fn pass(&mut self, position: u64, memory: &PoolMemory) {
         self.at = position;
         let read = memory.words.read(self.number);
-        read.store(position, Ordering::Relaxed);
+        read.store(position, Relaxed);
     }
 
     /// Prefetches the record that is [`AHEAD`] records ahead, as if all records had the length of

@@ -134,13 +134,8 @@ impl PoolMemory {
     }
 
     /// Bytes of all blocks.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.blocks.len()
-    }
-
-    /// Always false: a pool has at least one block.
-    pub fn is_empty(&self) -> bool {
-        false
     }
 
     pub(super) fn block_len(&self) -> u64 {

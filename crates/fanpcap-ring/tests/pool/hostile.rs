@@ -3,7 +3,7 @@
 
 use super::{BLOCK_LEN, CLOCKS, DEVICE, Writer, new_pool, written};
 use fanpcap_ring::pool::layout::{reader, writer};
-use fanpcap_ring::{Corrupt, Frame, Pool, Remains};
+use fanpcap_ring::{Corrupt, Frame, Layout as _, Pool, Remains};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ pub fn run(bytes: &[u8]) {
             12 if pool.is_open() => _ = pool.peek(),
             13 => drop(pool.release()),
             14 => read_out(&writer, script.number().unwrap_or(0)),
-            _ => _ = (pool.is_ready(), pool.is_filling(), pool.unread()),
+            _ => _ = (pool.is_ready(), pool.is_filled_to(4), pool.unread()),
         }
     }
     read_out(&writer, u64::MAX);

@@ -9,7 +9,7 @@ use fanpcap_ring::pool::layout::{
     BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SHORT, SPARE, WORDS, WRITER_ENTRY, last_offset,
     reader, readers_at, words, writer,
 };
-use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords, Stamp};
+use fanpcap_ring::{Layout as _, LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords, Stamp};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

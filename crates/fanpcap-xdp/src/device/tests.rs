@@ -8,7 +8,7 @@ use fanpcap_bpf::Instruction;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::{self, Injector};
 use fanpcap_linux::packet::{self, Address};
-use fanpcap_ring::Pool;
+use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;

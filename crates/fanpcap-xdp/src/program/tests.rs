@@ -12,8 +12,8 @@ use fanpcap_bpf::{Classic, Instruction};
 use fanpcap_buckets::layout::{self, SIZE_WITH_CLASSES};
 use fanpcap_linux::bpf::{Map, Table};
 use fanpcap_linux::process::cpu;
-use fanpcap_ring::Remains;
 use fanpcap_ring::pool::layout::{SHORT, last_offset};
+use fanpcap_ring::{Layout as _, Remains};
 use fanpcap_steer::ebpf::{COUNTERS_MAP, TABLE_MAP};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -368,7 +368,7 @@ fn a_full_pool_goes_on_when_it_was_read() {
             blocks * in_block,
             "all blocks of the round before came back"
         );
-        assert!(pool.is_filling());
+        assert!(pool.is_filled_to(4));
         let read = std::iter::from_fn(|| next(&mut pool)).count();
         pool.release();
         assert_eq!(read as u64, records);
