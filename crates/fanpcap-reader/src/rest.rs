@@ -9,6 +9,7 @@
 //! would wait for each other's cache lines.
 
 use fanpcap_ring::{Closed, Drained, Ring, Stamp};
+use std::mem;
 use std::time::Duration;
 
 /// At most 1/`SHARE` of a ring may fill during a rest. So a burst at `SHARE` times the usual rate
@@ -53,7 +54,7 @@ const WARM: u64 = 1 << 20;
 /// The rate at which a ring fills, in blocks, frames or records.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The most blocks, frames or records that may fill during a rest.
+    /// The most blocks or frames, or bytes of records, that may fill during a rest.
     most: u64,
     /// The reader rests only if at least this many blocks, frames or records will come during the
     /// rest.
@@ -63,25 +64,17 @@ pub(crate) struct Pace {
     /// 1 for frames, because n frames have n stamps and n - 1 gaps, and 0 for blocks, which have
     /// two stamps each.
     without_gap: u64,
+    /// The number of blocks, frames or records from `first` to `last`. For records, this time
+    /// includes the time between snapshots, so the rate is known even if each snapshot has few
+    /// records.
     passed: u64,
+    /// The bytes of these records; 0 for blocks and frames.
+    bytes: u64,
     first: Stamp,
     last: Stamp,
-    /// Whether the last block was closed because it was full.
+    /// Whether packets come fast: the last block was closed because it was full, or the ring has no
+    /// blocks.
     busy: bool,
-    records: Option<Box<Fill>>,
-}
-
-/// The rate at which records fill a ring of bytes. The measured time includes the time between
-/// snapshots, so the rate is known even if each snapshot has few records.
-#[derive(Debug, Default)]
-struct Fill {
-    /// The most bytes that may fill during a rest.
-    room: u64,
-    /// The bytes of the records that came within `span` nanoseconds.
-    bytes: u64,
-    span: u64,
-    /// The stamp of the last record; 0: none.
-    last: u64,
     /// The newest wait of an application in poll(2): its time, and the number of bytes expected in
     /// that time.
     told: Option<(Duration, u64)>,
@@ -99,13 +92,8 @@ impl Pace {
     }
 
     /// The pace of a ring of blocks with many packets each.
-    pub(crate) fn blocks(count: usize) -> Self {
-        let share = if count >= LARGE {
-            SHARE_OF_LARGE
-        } else {
-            SHARE
-        };
-        Self::new(count as u64 / share, 2, LONGEST, 0)
+    fn blocks(count: usize) -> Self {
+        Self::new(share(count, LARGE), 2, LONGEST, 0)
     }
 
     /// The pace of a ring of frames with one packet each.
@@ -114,26 +102,12 @@ impl Pace {
     }
 
     /// The pace of a ring of `len` bytes with a record for each packet.
-    pub(crate) fn records(len: usize, timeout: Option<Duration>) -> Self {
-        let is_immediate = timeout.is_some_and(|timeout| timeout.is_zero());
-        let longest = if is_immediate {
-            LONGEST_FOR_RECORD
-        } else {
-            LONGEST
+    fn records(len: usize, timeout: Option<Duration>) -> Self {
+        let longest = match timeout {
+            Some(Duration::ZERO) => LONGEST_FOR_RECORD,
+            _ => LONGEST,
         };
-        let share = if len >= LARGE_LEN {
-            SHARE_OF_LARGE
-        } else {
-            SHARE
-        };
-        let fill = Fill {
-            room: (len as u64 / share).min(WARM),
-            ..Fill::default()
-        };
-        Self {
-            records: Some(Box::new(fill)),
-            ..Self::new(0, LEAST, longest, 0)
-        }
+        Self::new(share(len, LARGE_LEN).min(WARM), LEAST, longest, 0)
     }
 
     fn new(most: u64, least: u64, longest: Duration, without_gap: u64) -> Self {
@@ -143,10 +117,11 @@ impl Pace {
             longest,
             without_gap,
             passed: 0,
+            bytes: 0,
             first: Stamp::default(),
             last: Stamp::default(),
             busy: false,
-            records: None,
+            told: None,
         }
     }
 
@@ -161,68 +136,6 @@ impl Pace {
         self.busy = true;
     }
 
-    /// Counts a snapshot of records that has been read.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn handle_snapshot(&mut self, drained: Drained) {
-        let Some(fill) = &mut self.records else {
-            return;
-        };
-        if drained.records == 0 {
-            return;
-        }
-        if fill.last != 0 {
-            self.passed += drained.records;
-            fill.bytes += drained.bytes;
-            fill.span += drained.last_ns.saturating_sub(fill.last);
-        }
-        fill.last = drained.last_ns;
-    }
-
-    /// Returns how long the reader of a ring of records may rest, at most `limit`. `None`: the
-    /// reader must not rest, because fewer than `least` records would come in that time.
-    #[cold]
-    #[inline(never)]
-    fn rest_of_records(&mut self, limit: Option<Duration>, least: u64) -> Option<Duration> {
-        let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
-        let passed = std::mem::take(&mut self.passed);
-        let fill = self.records.as_mut()?;
-        let (bytes, span) = (
-            std::mem::take(&mut fill.bytes),
-            std::mem::take(&mut fill.span),
-        );
-        let rest = span.saturating_mul(fill.room).checked_div(bytes)?;
-        let rest = Duration::from_nanos(rest).min(longest);
-        let least = span.saturating_mul(least).checked_div(passed)?;
-        (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
-    }
-
-    /// Returns the time that an application may wait in poll(2), at most `longest`, and the bytes
-    /// of the records that will come in that time. `None`: the application waits for the next
-    /// record.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
-        let Fill { bytes, span, .. } = **self.records.as_ref()?;
-        let is_immediate = self.longest < longest;
-        let rest = self.rest_of_records(Some(longest), LEAST_TOLD);
-        let rest = rest.filter(|_| !is_immediate);
-        let rest_ns = rest.and_then(|rest| u64::try_from(rest.as_nanos()).ok());
-        let coming = rest_ns.and_then(|it| it.saturating_mul(bytes).checked_div(span));
-        let expected = rest.zip(coming);
-        self.records.as_mut()?.told = expected;
-        expected
-    }
-
-    /// Returns how long the reader rests if the application reads before half of the expected bytes
-    /// have come. Such an application does not wait in poll(2) after all.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn rest_early(&mut self, unread: u64) -> Option<Duration> {
-        let (rest, bytes) = self.records.as_mut()?.told.take()?;
-        (unread < bytes / 2).then_some(rest)
-    }
-
     #[inline]
     fn pass(&mut self, first: Stamp, last: Stamp) {
         if self.passed == 0 {
@@ -232,22 +145,73 @@ impl Pace {
         self.passed += 1;
     }
 
+    /// Counts a snapshot of records that has been read.
+    pub(crate) fn handle_snapshot(&mut self, drained: Drained) {
+        if drained.records == 0 {
+            return;
+        }
+        if self.last == Stamp::default() {
+            self.first = drained.last;
+        } else {
+            self.passed += drained.records;
+            self.bytes += drained.bytes;
+        }
+        self.last = drained.last;
+        self.busy = true;
+    }
+
+    /// Returns the time that an application may wait in poll(2), at most `longest`, and the bytes
+    /// of the records that will come in that time. `None`: the application waits for the next
+    /// record.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
+        let (bytes, span) = (self.bytes, self.last.since(self.first));
+        let is_immediate = self.longest < longest;
+        let rest = self.rest_for(Some(longest), LEAST_TOLD);
+        let rest = rest.filter(|_| !is_immediate);
+        let rest_ns = rest.and_then(|rest| u64::try_from(rest.as_nanos()).ok());
+        let coming = rest_ns.and_then(|it| it.saturating_mul(bytes).checked_div(span));
+        self.told = rest.zip(coming);
+        self.told
+    }
+
+    /// Returns how long the reader rests if the application reads before half of the expected bytes
+    /// have come. Such an application does not wait in poll(2) after all.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn rest_early(&mut self, unread: u64) -> Option<Duration> {
+        let (rest, bytes) = self.told.take()?;
+        (unread < bytes / 2).then_some(rest)
+    }
+
     /// Returns how long the reader of the empty ring may rest, at most `limit`; `None` if the
     /// reader must not rest.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
-        if self.records.is_some() {
-            return self.rest_of_records(limit, self.least);
-        }
-        let passed = std::mem::take(&mut self.passed);
-        if passed == 0 || !std::mem::take(&mut self.busy) {
+        self.rest_for(limit, self.least)
+    }
+
+    /// Returns how long the reader may rest, at most `limit`. `None`: the reader must not rest,
+    /// because fewer than `least` blocks, frames or records would come in that time.
+    fn rest_for(&mut self, limit: Option<Duration>, least: u64) -> Option<Duration> {
+        let gaps = mem::take(&mut self.passed).saturating_sub(self.without_gap);
+        let bytes = mem::take(&mut self.bytes);
+        let span = self.last.since(mem::replace(&mut self.first, self.last));
+        if !mem::take(&mut self.busy) {
             return None;
         }
-        let span = self.last.since(self.first);
-        let each = span.checked_div(passed.saturating_sub(self.without_gap))?;
+        let filled = if bytes > 0 { bytes } else { gaps };
+        let rest = span.saturating_mul(self.most).checked_div(filled)?;
         let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
-        let rest = Duration::from_nanos(each.saturating_mul(self.most)).min(longest);
-        (rest >= Duration::from_nanos(each.saturating_mul(self.least))).then_some(rest)
+        let rest = Duration::from_nanos(rest).min(longest);
+        let least = span.saturating_mul(least).checked_div(gaps)?;
+        (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
     }
+}
+
+/// The part of a ring of this size that may fill during a rest.
+fn share(size: usize, large: usize) -> u64 {
+    size as u64 / if size >= large { SHARE_OF_LARGE } else { SHARE }
 }
 
 #[cfg(test)]
@@ -312,11 +276,11 @@ mod tests {
     }
 
     /// The pace after snapshots of `records` records each, one every `microseconds`.
-    fn after_snapshots(timeout: Option<Duration>, records: u64, microseconds: u64) -> Pace {
+    fn after_snapshots(timeout: Option<Duration>, records: u64, microseconds: u32) -> Pace {
         let mut pace = Pace::records(LARGE_LEN, timeout);
         for snapshot in 1..=3 {
             pace.handle_snapshot(Drained {
-                last_ns: snapshot * microseconds * 1000,
+                last: at(snapshot * microseconds),
                 records,
                 bytes: records * 1024,
             });
@@ -343,7 +307,7 @@ mod tests {
         assert_eq!(pace.rest(None), Some(LONGEST_FOR_RECORD));
         let mut first = Pace::records(LARGE_LEN, None);
         first.handle_snapshot(Drained {
-            last_ns: 1000,
+            last: at(1),
             records: 100,
             bytes: 9600,
         });

@@ -74,8 +74,8 @@ pub struct Pool {
 /// A snapshot that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// The stamp of the last record, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub last_ns: u64,
+    /// The arrival time of the last record's packet.
+    pub last: Stamp,
     /// The number of records.
     pub records: u64,
     /// Bytes that the records take in the pool. The unused ends of blocks count too, unless the
@@ -243,7 +243,7 @@ impl Pool {
         self.current.leave();
         self.others.iter_mut().for_each(Lane::leave);
         Some(Drained {
-            last_ns: self.last,
+            last: self.wall.time_of(self.last),
             records: self.taken.wrapping_sub(self.before),
             bytes: sum(self.lanes().map(Lane::passed)),
         })

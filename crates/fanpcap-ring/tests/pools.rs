@@ -75,7 +75,7 @@ proptest! {
                 prop_assert_eq!(drained.records, packets.len() as u64);
                 let end = writer.position(0).load(Ordering::Acquire);
                 prop_assert_eq!(drained.bytes, end - begin);
-                prop_assert_eq!(drained.last_ns, last.stamp);
+                prop_assert_eq!(drained.last, time_of(last.stamp));
             }
             prop_assert!(!pool.open());
             let held = u32::from(taken > 0 && !writer.is_full(0));
