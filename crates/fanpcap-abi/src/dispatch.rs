@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C-unwind" fn read(
     };
     let mut call = Call::new(max);
     let mut packet = Packet::NONE;
-    if reader.is_away() {
+    if reader.control().is_away() {
         if let Some(status) = await_device(p, reader, None) {
             return status;
         }
@@ -76,13 +76,13 @@ fn await_device(p: PcapHandle, reader: &Reader, error: Option<&ReadError>) -> Op
         let Err(attempt) = (away.come_back)(p) else {
             // The application was woken by the news of the device, and does not expect that the
             // read waits for packets.
-            return reader.is_waited_for().then_some(0);
+            return reader.control().is_asked().then_some(0);
         };
         let limit = match away.after(attempt, clock::monotonic_ns()) {
             Ok(limit) => limit,
             Err(text) => return Some(p.fail(&text)),
         };
-        match reader.await_return(limit) {
+        match reader.control().await_return(limit) {
             Ok(true) => {}
             Ok(false) => return Some(0),
             Err(_) => return Some(BREAK),
@@ -101,7 +101,7 @@ impl PcapHandle {
     /// call also gives the handle its share of the group's packets. Otherwise an application that
     /// waits before its first read would never get any packets.
     pub(crate) fn descriptor(self) -> Option<c_int> {
-        let descriptor = self.with_reader(Reader::selectable)??;
+        let descriptor = self.with_reader(|reader| reader.control().selectable())??;
         for part in several::all(self) {
             if let Some(membership) = handles::membership(part) {
                 membership.note_asked();

@@ -250,7 +250,7 @@ pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
 pub(crate) fn nudge_readers() {
     ENTRIES.with(|entries| {
         let readers = entries.iter().filter_map(|entry| entry.reader.as_ref());
-        readers.for_each(|reader| reader.as_ref().nudge());
+        readers.for_each(|reader| reader.as_ref().control().nudge());
     });
 }
 

@@ -28,7 +28,6 @@ use fanpcap_linux::interface;
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::packet::{self, Address, Filter, renew, ring};
 use fanpcap_nic::placing::{self, PlaceError, Until, Want};
-use fanpcap_reader::Reader;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -302,7 +301,7 @@ impl Return for PcapHandle {
         let socket = self.socket().ok_or("the handle has no socket")?;
         let away = Away::new(socket, origin, gone::come_back::<Self>);
         let away = away.map_err(|error| error.to_string())?;
-        let selectable = self.with_reader(Reader::be_selectable);
+        let selectable = self.with_reader(|reader| reader.control().be_selectable());
         selectable
             .unwrap_or(Err(ErrorKind::NotConnected.into()))
             .map_err(|error| error.to_string())?;

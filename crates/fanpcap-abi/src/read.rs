@@ -6,7 +6,7 @@ use crate::pcap_handle::PcapHandle;
 use crate::system::{self, BpfProgram, ERROR, system};
 use crate::take_over::tag_at;
 use fanpcap::{filter, several};
-use fanpcap_reader::{Direction, Reader};
+use fanpcap_reader::Direction;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::atomic::{Ordering, fence};
@@ -17,14 +17,18 @@ use std::sync::atomic::{Ordering, fence};
 /// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_breakloop(p: PcapHandle) {
-    if p.with_reader(Reader::break_loop).is_some() {
+    if p.with_reader(|reader| reader.control().break_loop())
+        .is_some()
+    {
         return;
     }
     // The handle may get a reader later, or another thread is installing a reader now. Note the
     // break, so that the thread that installs the reader finds it.
     breaks::set(p.address());
     fence(Ordering::SeqCst);
-    if p.with_reader(Reader::break_loop).is_some() {
+    if p.with_reader(|reader| reader.control().break_loop())
+        .is_some()
+    {
         return;
     }
     if let Some(function) = system().pcap_breakloop {
@@ -51,7 +55,7 @@ pub unsafe extern "C" fn pcap_setnonblock(
         let set = |part: PcapHandle| unsafe { function(part.pointer(), nonblock, errbuf) };
         let status = several::each(p, set);
         if status == 0 {
-            p.with_reader(|reader| reader.set_nonblocking(nonblock != 0));
+            p.with_reader(|reader| reader.control().set_nonblocking(nonblock != 0));
         }
         status
     };
@@ -72,7 +76,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: PcapHandle, direction: c_int) -> c
     };
     let status = several::each(p, |part| part.set(|of| of.pcap_setdirection, direction));
     if status == 0 {
-        p.with_reader(|reader| reader.set_direction(wanted));
+        p.with_reader(|reader| reader.control().set_direction(wanted));
     }
     status
 }
@@ -85,7 +89,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: PcapHandle, direction: c_int) -> c
 pub unsafe extern "C" fn pcap_set_datalink(p: PcapHandle, linktype: c_int) -> c_int {
     let status = several::each(p, |part| part.set(|of| of.pcap_set_datalink, linktype));
     if status == 0 {
-        p.with_reader(|reader| reader.set_tag_at(tag_at(linktype)));
+        p.with_reader(|reader| reader.control().set_tag_at(tag_at(linktype)));
     }
     status
 }
@@ -141,7 +145,7 @@ pub unsafe extern "C" fn pcap_get_required_select_timeout(p: PcapHandle) -> *con
         tv_sec: 0,
         tv_usec: 1000,
     };
-    match p.with_reader(Reader::is_net_down) {
+    match p.with_reader(|reader| reader.control().is_net_down()) {
         Some(true) => (&raw const WHILE_DOWN).cast(),
         Some(false) => null(),
         None => system()

@@ -67,7 +67,7 @@ impl PcapHandle {
     /// The packet socket of a silent handle, whose packets come from another engine; `None` for
     /// other handles.
     fn silent_socket(&self) -> Option<BorrowedFd<'_>> {
-        let is_silent = self.with_reader(|reader| !reader.is_socket())?;
+        let is_silent = self.with_reader(|reader| !reader.control().is_socket())?;
         self.socket().filter(|_| is_silent)
     }
 }

@@ -5,7 +5,6 @@ use crate::message::{guard, guard_handle};
 use crate::pcap_handle::PcapHandle;
 use crate::system::{Stats, system};
 use fanpcap::several;
-use fanpcap_reader::Reader;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
@@ -46,7 +45,9 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     // Read the number of rejected packets before the counters. If a packet is rejected between the
     // two readings, the counters include it, and it is not subtracted. In the other order it would
     // be subtracted, but the counters would not include it.
-    let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
+    let rejected = p
+        .with_reader(|reader| reader.control().rejected())
+        .unwrap_or(0);
     match several::each(p, add) {
         0 => {
             let past = handles::with(p, |entry| {

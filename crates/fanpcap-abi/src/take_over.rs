@@ -142,7 +142,7 @@ pub(crate) fn publish_counters(p: PcapHandle) {
             p.with_reader(|reader| reader.keep(device, kept));
         }
         if let Some(membership) = membership {
-            p.with_reader(|reader| reader.attend_to(device, membership));
+            p.with_reader(|reader| reader.control().attend_to(device, membership));
         }
     }
 }
@@ -172,7 +172,7 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     // pcap_breakloop() before, only `breaks` has the break, so pass it on to the reader.
     fence(Ordering::SeqCst);
     if breaks::take(p.address()) {
-        reader.as_ref().break_loop();
+        reader.as_ref().control().break_loop();
     }
     handles::with_new(p, |entry| entry.reader = Some(reader));
     true

@@ -7,21 +7,11 @@ use crate::port::Port;
 use crate::reader::{Input, Reader};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::wait;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Reader {
-    /// Makes applications that wait in poll(2) wait on a descriptor of the reader's from their next
-    /// question on, also if the port's own descriptor would do.
-    ///
-    /// # Errors
-    /// `EMFILE` and the like.
-    pub fn be_selectable(&self) -> io::Result<()> {
-        self.control().make_selectable()
-    }
-
     /// Gives up the ring of the only device, which is gone, and everything of the device's group.
     /// Until [`Reader::renew`], `port` stands for the device: its descriptor is readable when the
     /// device may be back, and [`Port::link`] fails with the error of a device that is gone.
@@ -72,18 +62,9 @@ impl Reader {
         control.watch(true);
         control.announce(u64::MAX, None);
     }
+}
 
-    /// Whether the reader has left its device, which is gone.
-    #[inline]
-    pub fn is_away(&self) -> bool {
-        self.control().is_away.load(Ordering::Relaxed)
-    }
-
-    /// Whether the application itself waits in select(2) or poll(2), on the reader's descriptor.
-    pub fn is_waited_for(&self) -> bool {
-        self.control().is_asked()
-    }
-
+impl Control {
     /// Waits until the device may be back, at most for `limit`. Returns false, and does not wait,
     /// if the application reads without waiting, or waits by itself: the read then ends without a
     /// packet. Makes the descriptor of such an application readable after `limit`.
@@ -91,29 +72,26 @@ impl Reader {
     /// # Errors
     /// The application has broken the loop.
     pub fn await_return(&self, limit: Option<Duration>) -> Result<bool, End> {
-        let control = self.control();
-        if control.take_break() {
+        if self.take_break() {
             return Err(End::Broken);
         }
-        if control.is_nonblocking() || control.is_asked() {
-            control.announce(u64::MAX, limit);
+        if self.is_nonblocking() || self.is_asked() {
+            self.announce(u64::MAX, limit);
             return Ok(false);
         }
-        let device = control.devices[0].waits_on();
-        let waited = wait::wait(Some(device), Some(&control.wake), limit);
-        if let Some(woken) = control.woken(waited)? {
-            control.check_break(woken.signalled)?;
+        let device = self.devices[0].waits_on();
+        let waited = wait::wait(Some(device), Some(&self.wake), limit);
+        if let Some(woken) = self.woken(waited)? {
+            self.check_break(woken.signalled)?;
         }
         Ok(true)
     }
-}
 
-impl Control {
     /// Adds the device's descriptor to those that make the application's descriptor readable, or
     /// removes it.
     fn watch(&self, watches: bool) {
         let device = &self.devices[0];
-        if let Some(any) = self.selectable() {
+        if let Some(any) = self.selectable.get() {
             let tasks = device.timer().and_then(|timer| timer.descriptor());
             for fd in [Some(device.waits_on()), tasks].into_iter().flatten() {
                 // Best effort, as `attend_to`.

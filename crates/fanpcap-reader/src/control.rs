@@ -1,6 +1,6 @@
 //! The part of a reader that other threads may use while one thread reads.
 
-use crate::accept::{Options, Wanted};
+use crate::accept::{Direction, Options, Wanted};
 use crate::call::{Call, End};
 use crate::group_tasks::GroupTasks;
 use crate::port::{LinkState, Port, ReadError};
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The state that the reading thread shares with other threads.
+/// The state that the reading thread shares with other threads. Any thread may call its functions.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
@@ -30,7 +30,7 @@ pub(crate) struct Control {
     pub(crate) timeout: Option<Duration>,
     /// The descriptor that [`Control::selectable`] returns. Empty as long as an application that
     /// calls select(2) or poll(2) can use the descriptor of the only port.
-    selectable: OnceLock<AnyOf>,
+    pub(crate) selectable: OnceLock<AnyOf>,
     is_asked: AtomicBool,
     /// Whether [`Control::announce_now`] has made the descriptor readable, because packets are
     /// unread.
@@ -64,9 +64,13 @@ impl Control {
         })
     }
 
-    /// Makes the descriptor that [`Control::selectable`] returns. Needed for several devices, for a
-    /// device on an engine without packet sockets, and for a member that has group tasks.
-    pub(crate) fn make_selectable(&self) -> io::Result<()> {
+    /// Makes applications that wait in poll(2) wait on a descriptor of the reader's from their next
+    /// question on, also if the port's own descriptor would do. It does not for several devices,
+    /// for a device on an engine without packet sockets, and for a member that has group tasks.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like.
+    pub fn be_selectable(&self) -> io::Result<()> {
         let devices = self.devices.iter().map(Device::waits_on);
         let groups = self.timers().filter_map(TaskTimer::descriptor);
         // If two threads make the descriptor at the same time, the second one drops its descriptor.
@@ -74,21 +78,15 @@ impl Control {
         Ok(())
     }
 
-    /// What makes the descriptor that [`Control::selectable_fd`] returns readable, if there is such
-    /// a descriptor.
-    pub(crate) fn selectable(&self) -> Option<&AnyOf> {
-        self.selectable.get()
-    }
-
     /// Returns the descriptor for select(2) and poll(2); `None` if the application waits on the
     /// only port's own descriptor instead. From the first call on, the returned descriptor is
     /// readable only when a read would deliver packets or run group tasks.
-    pub(crate) fn selectable_fd(&self) -> Option<RawFd> {
+    pub fn selectable(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let has_group_tasks = self.has_group_tasks();
         if is_first && has_group_tasks && self.selectable.get().is_none() {
             // Best effort: without the descriptor, the reader runs group tasks only when it reads.
-            let _ = self.make_selectable();
+            let _ = self.be_selectable();
         }
         let any = self.selectable.get()?;
         if is_first {
@@ -104,7 +102,7 @@ impl Control {
     }
 
     /// Whether the application itself waits in select(2) or poll(2), on the reader's descriptor.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
 
@@ -124,6 +122,8 @@ impl Control {
     }
 
     /// Makes the application's descriptor readable, because packets are unread.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn announce_now(&self) {
         if self.is_asked() && !self.is_announced.load(Ordering::Relaxed) {
             self.announce_after(0, Some(Duration::ZERO), 1);
@@ -162,9 +162,14 @@ impl Control {
         watched.all(|(_, device)| device.port().arm(after))
     }
 
-    /// Sets the group tasks that the reader runs for the device with this index. Returns false when
-    /// the application waits on a descriptor that does not become readable for group tasks.
-    pub(crate) fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
+    /// Runs group tasks from the next read on, because the handle has just become a member on this
+    /// device. Called once for each device. A reader that never waits runs the tasks only if it
+    /// also publishes counters ([`Reader::keep`](crate::Reader::keep)).
+    ///
+    /// Returns false when the application has already got the port's own descriptor to wait on. The
+    /// application keeps that descriptor. So the application reads, and the reader runs the tasks,
+    /// only when packets come.
+    pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         let Some(device) = self.devices.get(device) else {
             return false;
         };
@@ -222,8 +227,13 @@ impl Control {
     }
 
     /// Ends the current read, or the next one. Async-signal-safe.
-    pub(crate) fn break_loop(&self) {
+    pub fn break_loop(&self) {
         self.broken.store(true, Ordering::Relaxed);
+        self.wake.signal();
+    }
+
+    /// Wakes a waiting reader, so that it decides again what to publish and how long to wait.
+    pub fn nudge(&self) {
         self.wake.signal();
     }
 
@@ -269,13 +279,26 @@ impl Control {
             .fetch_add(is_counted.into(), Ordering::Relaxed);
     }
 
-    /// Packets that an engine has counted as received and the reader's filter has rejected.
-    pub(crate) fn rejected(&self) -> u64 {
+    /// Packets that an engine counted as received and the reader's filter rejected. The reader
+    /// filters too, because the engine may run no filter, or may run it only on received packets.
+    pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+    /// Chooses whether reads wait.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// Chooses packets by their direction.
+    pub fn set_direction(&self, direction: Direction) {
+        self.wanted.set_direction(direction);
+    }
+
+    /// Sets the offset in the frame at which the reader re-inserts VLAN tags. `None`: it re-inserts
+    /// none.
+    pub fn set_tag_at(&self, at: Option<u8>) {
+        self.wanted.set_tag_at(at);
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {
@@ -292,9 +315,23 @@ impl Control {
         self.devices.iter().any(Device::is_gone) && self.is_asked()
     }
 
-    pub(crate) fn is_net_down(&self) -> bool {
-        let is_away = self.is_away.load(Ordering::Relaxed);
-        !is_away && self.devices.iter().any(Device::is_down)
+    /// Whether a device is down or gone. If so, an application that calls select(2) must read at
+    /// intervals (pcap_get_required_select_timeout(3PCAP)).
+    pub fn is_net_down(&self) -> bool {
+        !self.is_away() && self.devices.iter().any(Device::is_down)
+    }
+
+    /// Whether the packets come through the handle's packet socket, so that the application can
+    /// wait for packets on the socket's descriptor.
+    pub fn is_socket(&self) -> bool {
+        let mut devices = self.devices.iter();
+        devices.all(|device| device.port().is_socket())
+    }
+
+    /// Whether the reader has left its device, which is gone.
+    #[inline]
+    pub fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
     }
 }
 

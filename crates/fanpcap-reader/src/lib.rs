@@ -27,6 +27,7 @@ mod away;
 
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};
+pub use control::Control;
 pub use fanpcap_ring::Ring;
 pub use group_tasks::{GroupTasks, PublishedPosition, Takeover, TaskResult};
 pub use port::{LinkState, Port, PortStatistics, ReadError};

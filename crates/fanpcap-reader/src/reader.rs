@@ -1,9 +1,9 @@
 //! The reader of one handle: functions for the reading thread, and functions for any thread.
 
-use crate::accept::{Direction, Options};
+use crate::accept::Options;
 use crate::call::{Call, End, Packet, Pause};
 use crate::control::Control;
-use crate::group_tasks::{GroupTasks, Takeover};
+use crate::group_tasks::Takeover;
 use crate::inherited::Inherited;
 use crate::lane::Lane;
 use crate::merge::Merge;
@@ -15,7 +15,6 @@ use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use fanpcap_ring::{Handover, OneReader, Ring};
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem};
@@ -32,7 +31,7 @@ pub struct Input {
 }
 
 /// Reads the packets of one or several rings. One thread at a time calls [`Reader::next`]. Any
-/// thread may call the other functions.
+/// thread may call the other functions, and those of [`Reader::control`].
 #[derive(Debug)]
 pub struct Reader {
     control: Control,
@@ -145,7 +144,7 @@ impl Reader {
         let is_socket = input.port.is_socket();
         let control = Control::new(vec![input.port], input.timeout, options)?;
         if !is_socket {
-            control.make_selectable()?;
+            control.be_selectable()?;
         }
         let lane = Lane::new(input.ring, input.timeout);
         Ok(Self::with(control, Lanes::One(lane)))
@@ -166,7 +165,7 @@ impl Reader {
         });
         let (lanes, ports) = parts.unzip();
         let control = Control::new(ports, longest, options)?;
-        control.make_selectable()?;
+        control.be_selectable()?;
         Ok(Self::with(
             control,
             Lanes::Several(Merge::new(lanes, longest)),
@@ -232,7 +231,8 @@ impl Reader {
         }
     }
 
-    pub(crate) fn control(&self) -> &Control {
+    /// The functions that any thread may call.
+    pub fn control(&self) -> &Control {
         &self.control
     }
 
@@ -258,7 +258,7 @@ impl Reader {
                 filter: filter.clone(),
                 in_kernel: None,
             };
-            state.set_filter(new, !self.is_socket());
+            state.set_filter(new, !self.control.is_socket());
         }
         filter
     }
@@ -286,7 +286,7 @@ impl Reader {
         // missed.
         self.control.clear_news();
         if let Some(filter) = self.filter.take() {
-            state.set_filter(*filter, !self.is_socket());
+            state.set_filter(*filter, !self.control.is_socket());
         }
         for (device, publisher) in self.publishers.iter().enumerate() {
             if let (Some(lane), Some(publisher)) = (state.lane(device), publisher.take()) {
@@ -371,70 +371,5 @@ impl Reader {
             handover.give(Box::new(publisher));
             self.control.give_news();
         }
-    }
-
-    /// Runs group tasks from the next read on, because the handle has just become a member on this
-    /// device. Called once for each device. A reader that never waits runs the tasks only if it
-    /// also [`keep`](Reader::keep)s counters.
-    ///
-    /// Returns false when the application has already got the port's own descriptor to wait on. The
-    /// application keeps that descriptor. So the application reads, and the reader runs the tasks,
-    /// only when packets come.
-    pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
-        self.control.attend_to(device, tasks)
-    }
-
-    /// Ends the current read, or the next one. Async-signal-safe.
-    pub fn break_loop(&self) {
-        self.control.break_loop();
-    }
-
-    /// Wakes a waiting reader, so that it decides again what to publish and how long to wait.
-    pub fn nudge(&self) {
-        self.control.wake.signal();
-    }
-
-    /// Chooses whether reads wait.
-    pub fn set_nonblocking(&self, nonblocking: bool) {
-        self.control.set_nonblocking(nonblocking);
-    }
-
-    /// Chooses packets by their direction.
-    pub fn set_direction(&self, direction: Direction) {
-        self.control.wanted.set_direction(direction);
-    }
-
-    /// Sets the offset in the frame at which the reader re-inserts VLAN tags. `None`: it re-inserts
-    /// none.
-    pub fn set_tag_at(&self, at: Option<u8>) {
-        self.control.wanted.set_tag_at(at);
-    }
-
-    /// Whether a device is down or gone. If so, an application that calls select(2) must read at
-    /// intervals (pcap_get_required_select_timeout(3PCAP)).
-    pub fn is_net_down(&self) -> bool {
-        self.control.is_net_down()
-    }
-
-    /// Returns the descriptor for select(2) and poll(2); `None` if the application waits on the
-    /// only port's own descriptor instead. From the first call on, the returned descriptor is
-    /// readable only when a read would deliver packets or run group tasks.
-    pub fn selectable(&self) -> Option<RawFd> {
-        self.control.selectable_fd()
-    }
-
-    /// Packets that an engine counted as received and the reader's filter rejected. The reader
-    /// filters too, because the engine may run no filter, or may run it only on received packets.
-    pub fn rejected(&self) -> u64 {
-        self.control.rejected()
-    }
-
-    /// Whether the packets come through the handle's packet socket, so that the application can
-    /// wait for packets on the socket's descriptor.
-    pub fn is_socket(&self) -> bool {
-        self.control
-            .devices
-            .iter()
-            .all(|device| device.port().is_socket())
     }
 }

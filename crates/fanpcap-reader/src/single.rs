@@ -100,7 +100,7 @@ fn next_of_pool(
         if call.is_done() || control.is_broken() {
             // The read ends before it releases the last delivered packet, and later packets may be
             // unread.
-            announce_unread(control);
+            control.announce_now();
             control.check_end(call)?;
         }
         let before = pool.taken();
@@ -175,13 +175,6 @@ fn announce(intake: &mut Intake, control: &Control) {
         };
         control.announce_after(u64::MAX, due, after);
     }
-}
-
-/// Makes the application's descriptor readable after a read that may have left packets unread.
-#[cold]
-#[inline(never)]
-fn announce_unread(control: &Control) {
-    control.announce_now();
 }
 
 /// Whether the reader may rest while a busy ring fills.

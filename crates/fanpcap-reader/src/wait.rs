@@ -4,8 +4,9 @@
 use crate::call::{Call, End, Wait};
 use crate::control::{Control, Device};
 use crate::task_timer::TaskTimer;
-use fanpcap_linux::wait::{self, POLLIN, Woken};
+use fanpcap_linux::wait::{self, POLLIN, Wake, Woken};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// The interval at which the reader checks whether a device that is down is up again, or gone.
@@ -20,27 +21,20 @@ impl Control {
         // Check before the wait: tasks that become due during the wait have not woken the
         // application.
         let was_woken = self.has_group_tasks() && self.was_woken(call);
-        let is_called = match wait {
-            Wait::Rest(rest) => {
-                return self.rest(rest).inspect_err(|_| self.announce_now());
-            }
+        match wait {
+            Wait::Rest(rest) => self.rest(rest).inspect_err(|_| self.announce_now()),
             Wait::Packets(longest) => {
                 let (is_own, is_called) = self.wait_for_packets(longest, was_woken)?;
-                if !is_own {
-                    // The application must not notice a wait that ended for the reader's own
-                    // reasons.
-                    return Ok(is_called);
-                }
-                is_called
+                // The application must not notice a wait that ended for the reader's own reasons.
+                call.begun |= is_own;
+                Ok(is_called)
             }
             Wait::Any(devices, longest, after) => {
                 let is_called = self.wait_for_any(devices, longest, after)?;
                 call.begun |= self.is_nonblocking() || (is_called && was_woken);
-                return Ok(is_called);
+                Ok(is_called)
             }
-        };
-        call.begun = true;
-        Ok(is_called)
+        }
     }
 
     /// Waits for packets of the only device. Returns whether the wait was the application's own,
@@ -60,12 +54,8 @@ impl Control {
                 return Ok((false, self.is_called(false)));
             }
             let wake = blocking.then_some(&self.wake);
-            let limits = [longest, self.due(), limit(blocking, device.is_down())];
-            let limit = limits.into_iter().flatten().min();
-            let tasks = device.timer().and_then(TaskTimer::waits_on);
-            let waited = wait::wait_for_two(Some(device.waits_on()), tasks, wake, limit);
-            let woken = self.woken(waited)?;
-            let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
+            let limits = [longest, limit(blocking, device.is_down())];
+            let (woken, is_called) = self.wait_for_one(Some(device.waits_on()), wake, limits)?;
             if let Some(woken) = woken {
                 device.check(woken.socket)?;
                 // A descriptor other than a socket also becomes readable when the device goes down.
@@ -109,8 +99,7 @@ impl Control {
         });
         let watched = watched.chain(self.timers().map(TaskTimer::waits_on));
         let wake = blocking.then_some(&self.wake);
-        let bounds = [longest, self.due(), limit(blocking, self.is_net_down())];
-        let limit = bounds.into_iter().flatten().min();
+        let limit = self.least([longest, limit(blocking, self.is_net_down())]);
         let mut is_called = false;
         if let Some((found, signalled)) = self.woken(wait::wait_for_any(watched, wake, limit))? {
             let (found, called) = found.split_at(self.devices.len());
@@ -129,19 +118,32 @@ impl Control {
     /// to the device.
     fn rest(&self, rest: Duration) -> Result<bool, End> {
         let device = &self.devices[0];
-        let tasks = device.timer().and_then(TaskTimer::waits_on);
-        let limit = self.due().map_or(rest, |due| due.min(rest));
         let drops = device.port().rest().then(|| device.waits_on());
-        let woken = self.woken(wait::wait_for_two(
-            drops,
-            tasks,
-            Some(&self.wake),
-            Some(limit),
-        ))?;
-        if let Some(woken) = woken {
-            self.check_break(woken.signalled)?;
-        }
-        Ok(self.is_called(woken.is_some_and(|woken| woken.called)))
+        let limits = [Some(rest), None];
+        let (woken, is_called) = self.wait_for_one(drops, Some(&self.wake), limits)?;
+        self.check_break(woken.is_some_and(|woken| woken.signalled))?;
+        Ok(is_called)
+    }
+
+    /// Waits for `watched`, for `wake`, or until group tasks are due, at most for the lesser of the
+    /// limits. Returns what has ended the wait, unless it was a signal, and whether the reader must
+    /// run group tasks.
+    fn wait_for_one(
+        &self,
+        watched: Option<BorrowedFd<'_>>,
+        wake: Option<&Wake>,
+        limits: [Option<Duration>; 2],
+    ) -> Result<(Option<Woken>, bool), End> {
+        let tasks = self.devices[0].timer().and_then(TaskTimer::waits_on);
+        let waited = wait::wait_for_two(watched, tasks, wake, self.least(limits));
+        let woken = self.woken(waited)?;
+        let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
+        Ok((woken, is_called))
+    }
+
+    /// The least of the limits and of the time until group tasks are due.
+    fn least(&self, limits: [Option<Duration>; 2]) -> Option<Duration> {
+        limits.into_iter().chain([self.due()]).flatten().min()
     }
 
     /// The time until group tasks are due, if their descriptor does not become readable.

@@ -87,7 +87,7 @@ fn a_read_that_does_not_wait_ends_empty() {
 fn whether_a_read_waits_can_be_changed() {
     let (_device, input) = FakeDevice::new(false, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    reader.set_nonblocking(true);
+    reader.control().set_nonblocking(true);
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
 
@@ -96,7 +96,7 @@ fn a_break_before_the_read_ends_it_once() {
     let (mut device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&[packet(1, 60)]);
-    reader.break_loop();
+    reader.control().break_loop();
     assert_eq!(times(&reader, -1), (Return::Break, vec![]));
     assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
 }
@@ -107,7 +107,7 @@ fn in_immediate_mode_a_break_is_seen_after_a_packet() {
     let (mut device, input) = FakeDevice::new(false, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&[packet(1, 60), packet(2, 60)]);
-    reader.break_loop();
+    reader.control().break_loop();
     assert_eq!(times(&reader, -1), (Return::Break, vec![1]));
     assert_eq!(times(&reader, -1), (COUNT(1), vec![2]));
 }
@@ -122,7 +122,7 @@ fn a_break_in_a_callback_loses_no_packet() {
         let returned = dispatch(&reader, -1, |_| {
             seen += 1;
             if seen == 2 {
-                reader.break_loop();
+                reader.control().break_loop();
             }
         });
         assert_eq!((returned, seen), (Return::Break, 2), "{is_v3}");
@@ -138,7 +138,7 @@ fn a_break_ends_a_wait() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(LATER);
-                reader.break_loop();
+                reader.control().break_loop();
             });
             assert_eq!(times(&reader, -1), (Return::Break, vec![]), "{is_v3}");
         });
@@ -149,7 +149,7 @@ fn a_break_ends_a_wait() {
 fn a_nudge_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    reader.nudge();
+    reader.control().nudge();
     let seen = times_until_later(&reader, device, |_| {});
     assert_eq!(seen, (COUNT(1), vec![1]));
 }
@@ -190,7 +190,7 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
         *device.port.links.lock().unwrap() = [Ok(LinkState::Down), Ok(LinkState::Up)].into();
         await_down(&reader, false);
         thread::sleep(LATER);
-        assert!(!reader.is_net_down());
+        assert!(!reader.control().is_net_down());
     });
     assert_eq!(seen, (COUNT(1), vec![1]));
 }
@@ -222,7 +222,7 @@ fn packets_in_a_block_that_is_not_closed_come_before_the_device_is_gone() {
 fn whoever_waits_by_itself_gets_the_last_packets_and_the_error_in_one_read() {
     let (mut device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    assert_eq!(reader.selectable(), None);
+    assert_eq!(reader.control().selectable(), None);
     device.begin_block(&[packet(1, 60)]);
     device.port.then(Ok(LinkState::Down));
     let links = iter::repeat_n(Err("gone"), 4);

@@ -260,7 +260,7 @@ pub(crate) struct EndsRead<'a>(pub(crate) &'a Reader);
 impl Drop for EndsRead<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.break_loop();
+            self.0.control().break_loop();
         }
     }
 }
@@ -268,7 +268,7 @@ impl Drop for EndsRead<'_> {
 /// Waits until the reader has noticed that a device is down, or up again.
 pub(crate) fn await_down(reader: &Reader, is_down: bool) {
     let end = Instant::now() + Duration::from_secs(60);
-    while reader.is_net_down() != is_down {
+    while reader.control().is_net_down() != is_down {
         assert!(Instant::now() < end, "down: {is_down}");
         thread::sleep(Duration::from_micros(200));
     }

@@ -68,7 +68,9 @@ impl FakeGroup {
     }
 
     pub(crate) fn join(self: &Arc<Self>, reader: &Reader) -> bool {
-        reader.attend_to(0, Arc::clone(self) as Arc<dyn GroupTasks>)
+        reader
+            .control()
+            .attend_to(0, Arc::clone(self) as Arc<dyn GroupTasks>)
     }
 }
 
@@ -176,7 +178,7 @@ fn what_a_company_wants_during_a_read_does_not_end_it() {
         let reader = Reader::new(input, &OPTIONS).unwrap();
         let tasks = FakeGroup::new();
         assert!(tasks.join(&reader));
-        let descriptor = reader.selectable().unwrap();
+        let descriptor = reader.control().selectable().unwrap();
         assert!(is_readable(descriptor), "the first run of the tasks is due");
         assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
         thread::scope(|scope| {
@@ -258,7 +260,7 @@ fn nobody_spins_while_another_holds_the_lock() {
                 thread::yield_now();
             }
             thread::sleep(LATER);
-            reader.break_loop();
+            reader.control().break_loop();
         });
         assert_eq!(times(&reader, -1), (Return::Break, vec![]));
     });
@@ -335,7 +337,7 @@ fn a_busy_reader_attends_ten_times_a_second() {
             }
             passed += 1;
             if tasks.attended() > 1 {
-                reader.break_loop();
+                reader.control().break_loop();
             }
             assert!(passed < 125, "{is_v3}");
         });
@@ -349,7 +351,7 @@ fn one_descriptor_tells_of_packets_and_of_the_company() {
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
     let tasks = FakeGroup::new();
     assert!(tasks.join(&reader));
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     thread::sleep(Duration::from_millis(1));
     assert!(is_readable(fd), "the first run of the tasks is due");
     times(&reader, -1);
@@ -372,10 +374,10 @@ fn one_descriptor_tells_of_packets_and_of_the_company() {
 fn a_descriptor_that_was_handed_out_stays() {
     let (_device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    assert_eq!(reader.selectable(), None);
+    assert_eq!(reader.control().selectable(), None);
     let tasks = FakeGroup::new();
     assert!(!tasks.join(&reader));
-    assert_eq!(reader.selectable(), None);
+    assert_eq!(reader.control().selectable(), None);
     tasks.call();
     times(&reader, -1);
     assert_eq!(tasks.attended(), 1);
@@ -390,7 +392,7 @@ fn a_read_returns_to_who_waits_by_himself() {
         let reader = Reader::new(input, &OPTIONS).unwrap();
         let tasks = FakeGroup::new();
         tasks.join(&reader);
-        reader.selectable().unwrap();
+        reader.control().selectable().unwrap();
         assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
         tasks.call();
         assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
@@ -403,11 +405,11 @@ fn several_devices_have_a_company_each() {
     let (devices, inputs): (Vec<_>, Vec<_>) =
         (0..2).map(|_| FakeDevice::new(true, TIMEOUT)).unzip();
     let reader = Reader::of_several(inputs, &NONBLOCKING).unwrap();
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     let groups = [FakeGroup::new(), FakeGroup::new()];
     for (device, tasks) in groups.iter().enumerate() {
         let tasks = Arc::clone(tasks) as Arc<dyn GroupTasks>;
-        assert!(reader.attend_to(device, tasks));
+        assert!(reader.control().attend_to(device, tasks));
     }
     times(&reader, -1);
     assert!(!is_readable(fd));
@@ -441,7 +443,7 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
     let tasks = FakeGroup::new();
     tasks.join(&reader);
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     times(&reader, -1);
     tasks.is_lost.store(true, Ordering::SeqCst);
     tasks.call();
@@ -461,7 +463,7 @@ fn of_several_devices_an_application_that_was_woken_for_the_company_does_not_wai
     let reader = Reader::of_several(inputs, &OPTIONS).unwrap();
     let tasks = FakeGroup::new();
     tasks.join(&reader);
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     for attended in 1..4 {
         assert!(is_readable(fd));
         assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));

@@ -107,7 +107,7 @@ fn a_read_delivers_no_more_than_it_may() {
         let (mut device, reader, _company) = taker(&[&dead], is_v3, &NONBLOCKING);
         device.arrive(&packets([4, 5]));
         assert_eq!(times(&reader, 2), (COUNT(2), vec![1, 3]), "{is_v3}");
-        reader.break_loop();
+        reader.control().break_loop();
         assert_eq!(times(&reader, 2), (Return::Break, vec![]), "{is_v3}");
         assert_eq!(times(&reader, 1), (COUNT(1), vec![4]), "{is_v3}");
         assert_eq!(times(&reader, 1), (COUNT(1), vec![5]), "{is_v3}");
@@ -148,7 +148,7 @@ fn the_takers_own_filter_direction_and_length_hold() {
         ..NONBLOCKING
     };
     let (mut device, reader, _company) = taker(&[&dead], true, &options);
-    reader.set_direction(Direction::In);
+    reader.control().set_direction(Direction::In);
     // The filter accepts packets of more than 55 bytes.
     let filter = vec![
         Classic::new(LD_W_LEN, 0),
@@ -241,7 +241,7 @@ fn garbage_of_a_dead_member_fails_no_read() {
 fn an_application_that_waits_for_packets_alone_gets_them_at_once() {
     let (_device, input) = FakeDevice::new(true, Some(Duration::from_secs(60)));
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    assert_eq!(reader.selectable(), None);
+    assert_eq!(reader.control().selectable(), None);
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
     let young = Packet {

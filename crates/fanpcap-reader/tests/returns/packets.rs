@@ -67,7 +67,7 @@ fn a_vlan_tag_goes_back_in_where_the_link_type_has_it() {
     };
     device.arrive(&[tagged()]);
     assert_eq!(read(&reader)[0].len, 20);
-    reader.set_tag_at(Some(12));
+    reader.control().set_tag_at(Some(12));
     device.arrive(&[tagged()]);
     let got = read(&reader);
     assert_eq!(
@@ -91,7 +91,7 @@ fn packets_are_selected_by_where_they_go() {
     for (direction, expected) in cases {
         let (mut device, input) = FakeDevice::new(true, None);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
-        reader.set_direction(direction);
+        reader.control().set_direction(direction);
         // The reader drops outgoing packets on lo, because each of them comes a second time, as an
         // incoming packet.
         device.arrive(&[packet(1, 60), outgoing(2, 2), outgoing(3, LO)]);

@@ -118,7 +118,7 @@ fn a_break_ends_the_wait() {
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(LATER);
-            reader.break_loop();
+            reader.control().break_loop();
         });
         assert_eq!(times(&reader, -1), (Return::Break, vec![]));
     });
@@ -131,7 +131,7 @@ fn whom_the_descriptor_has_woken_does_not_wait() {
     for timeout in [None, TIMEOUT] {
         let (device, input) = FakeProgram::new(timeout);
         let reader = Reader::new(input, &OPTIONS).unwrap();
-        let descriptor = reader.selectable().unwrap();
+        let descriptor = reader.control().selectable().unwrap();
         device.arrive(&records([1]));
         assert_eq!(times(&reader, -1).0, COUNT(1));
         device.arrive(&(1..=100).map(|it| record(it * 10, 60)).collect::<Vec<_>>());
@@ -200,7 +200,7 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
         // them.
         let is_in_kernel = number.is_some_and(|number| number != 0) && (flags, passed) != (1, 0);
         let is_taken_back = count == 1 && !is_in_kernel;
-        assert_eq!(reader.rejected(), 10 * u64::from(is_taken_back));
+        assert_eq!(reader.control().rejected(), 10 * u64::from(is_taken_back));
     }
 }
 
@@ -241,7 +241,7 @@ fn packets_are_selected_by_where_they_go() {
     for (direction, expected) in [(Direction::In, 1), (Direction::Out, 2)] {
         let (device, input) = FakeProgram::new(TIMEOUT);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
-        reader.set_direction(direction);
+        reader.control().set_direction(direction);
         let outgoing = Written {
             flags: 1,
             ..record(2, 60)
@@ -271,7 +271,7 @@ fn is_readable(fd: RawFd) -> bool {
 fn an_application_that_waits_by_itself_is_woken_for_a_packet() {
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     assert!(!is_readable(fd));
     for round in 1..4 {
         device.arrive(&records([round * 100_000]));
@@ -290,7 +290,7 @@ fn an_application_that_waits_by_itself_is_woken_for_a_packet() {
 fn what_a_read_has_left_is_readable() {
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     device.arrive(&records([1, 2, 3]));
     assert_eq!(times(&reader, 1).0, COUNT(1));
     assert!(is_readable(fd));
@@ -304,7 +304,7 @@ fn what_a_read_has_left_is_readable() {
 fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     device.arrive(&records([1]));
     times(&reader, -1);
     // 100 packets within 1999 microseconds are 50 packets in a millisecond, so the reader requests
@@ -327,7 +327,7 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
 fn an_application_that_asks_for_the_descriptor_and_does_not_wait_rests() {
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    reader.selectable();
+    reader.control().selectable();
     for round in 0..2 {
         let packets: Vec<_> = (1..=100)
             .map(|it| record((round * 100 + it) * 20, 60))
@@ -345,7 +345,7 @@ fn an_application_that_asks_for_the_descriptor_and_does_not_wait_rests() {
 fn immediate_mode_asks_for_each_packet() {
     let (device, input) = FakeProgram::new(IMMEDIATE);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    reader.selectable();
+    reader.control().selectable();
     for round in 0..3 {
         let packets: Vec<_> = (0..100).map(|it| record(round * 1000 + it, 60)).collect();
         device.arrive(&packets);
@@ -376,7 +376,7 @@ fn each_of_several_devices_wakes_an_application_that_waits_by_itself() {
     let (first, one) = FakeProgram::new(TIMEOUT);
     let (second, two) = FakeProgram::new(TIMEOUT);
     let reader = Reader::of_several(vec![one, two], &NONBLOCKING).unwrap();
-    let fd = reader.selectable().unwrap();
+    let fd = reader.control().selectable().unwrap();
     for device in [&first, &second, &first] {
         assert!(!is_readable(fd));
         device.arrive(&records([9]));
@@ -438,7 +438,7 @@ fn each_packet_wakes_whenever_it_comes() {
             for round in 1..=3000 {
                 device.arrive(&records([round * 10_000]));
                 if receive.recv_timeout(Duration::from_secs(120)).is_err() {
-                    reader.break_loop();
+                    reader.control().break_loop();
                 }
             }
         });

@@ -81,7 +81,7 @@ fn counts_and_breaks_are_those_of_one_device() {
     devices[0].arrive(&[packet(1, 60), packet(3, 60)]);
     devices[1].arrive(&[packet(2, 60)]);
     assert_eq!(times(&reader, 2), (COUNT(2), vec![1, 2]));
-    reader.break_loop();
+    reader.control().break_loop();
     assert_eq!(times(&reader, -1), (Return::Break, vec![]));
     assert_eq!(times(&reader, -1), (COUNT(1), vec![3]));
 }
@@ -124,10 +124,13 @@ fn a_device_that_is_down_does_not_keep_the_others() {
 #[test]
 fn one_descriptor_stands_for_several_devices() {
     let (_device, input) = FakeDevice::new(true, TIMEOUT);
-    assert_eq!(Reader::new(input, &OPTIONS).unwrap().selectable(), None);
+    assert_eq!(
+        Reader::new(input, &OPTIONS).unwrap().control().selectable(),
+        None
+    );
     let (mut devices, inputs) = devices(&[true, true], TIMEOUT);
     let reader = Reader::of_several(inputs, &OPTIONS).unwrap();
-    assert!(reader.selectable().is_some());
+    assert!(reader.control().selectable().is_some());
     devices[0].arrive(&[packet(1, 60)]);
     devices[1].arrive(&[packet(2, 60)]);
     assert_eq!(times(&reader, -1), (COUNT(2), vec![1, 2]));
