@@ -2,7 +2,7 @@
 
 use crate::call::Packet;
 use fanpcap_ring::{Corrupt, Frame};
-use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The wanted packets by their direction (pcap_setdirection(3PCAP)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +34,15 @@ pub struct Options {
 /// `PACKET_OUTGOING`.
 pub(crate) const OUTGOING: u8 = 4;
 
-const NO_TAG: i8 = -1;
+/// No tag is re-inserted. An offset in a frame's link header is smaller.
+pub(crate) const NO_TAG: u8 = u8::MAX;
 
 /// The application's options. Other threads may change the fields with atomic types during a read.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    direction: AtomicU8,
+    pub(crate) direction: AtomicU8,
     /// The offset at which the reader re-inserts a VLAN tag, or [`NO_TAG`].
-    tag_at: AtomicI8,
+    pub(crate) tag_at: AtomicU8,
     snaplen: u32,
     nanoseconds: bool,
     /// The index of the loopback interface, on which the kernel delivers each packet twice.
@@ -50,30 +51,13 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     pub(crate) fn new(options: &Options, loopback: Option<u32>) -> Self {
-        let wanted = Self {
-            direction: AtomicU8::new(0),
-            tag_at: AtomicI8::new(NO_TAG),
+        Self {
+            direction: AtomicU8::new(options.direction as u8),
+            tag_at: AtomicU8::new(options.tag_at.unwrap_or(NO_TAG)),
             snaplen: options.snaplen,
             nanoseconds: options.nanoseconds,
             loopback,
-        };
-        wanted.set_direction(options.direction);
-        wanted.set_tag_at(options.tag_at);
-        wanted
-    }
-
-    pub(crate) fn set_direction(&self, direction: Direction) {
-        let number = match direction {
-            Direction::InOut => 0,
-            Direction::In => 1,
-            Direction::Out => 2,
-        };
-        self.direction.store(number, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_tag_at(&self, at: Option<u8>) {
-        let at = at.and_then(|at| i8::try_from(at).ok()).unwrap_or(NO_TAG);
-        self.tag_at.store(at, Ordering::Relaxed);
+        }
     }
 
     /// Converts `frame` to `packet`. Returns false when the application does not want the frame.
@@ -88,8 +72,9 @@ impl Wanted {
             return Ok(false);
         }
         if frame.vlan().is_some() {
-            if let Ok(at) = usize::try_from(self.tag_at.load(Ordering::Relaxed)) {
-                frame.reinsert_tag(at)?;
+            let at = self.tag_at.load(Ordering::Relaxed);
+            if at != NO_TAG {
+                frame.reinsert_tag(at.into())?;
             }
         }
         let stamp = frame.stamp();
@@ -109,9 +94,9 @@ impl Wanted {
         let link = frame.link();
         let direction = self.direction.load(Ordering::Relaxed);
         if link.pkttype == OUTGOING {
-            direction != 1 && Some(link.ifindex) != self.loopback
+            direction != Direction::In as u8 && Some(link.ifindex) != self.loopback
         } else {
-            direction != 2
+            direction != Direction::Out as u8
         }
     }
 }

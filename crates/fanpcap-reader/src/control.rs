@@ -1,6 +1,6 @@
 //! The part of a reader that other threads may use while one thread reads.
 
-use crate::accept::{Direction, Options, Wanted};
+use crate::accept::{Direction, NO_TAG, Options, Wanted};
 use crate::call::{Call, End};
 use crate::group_tasks::GroupTasks;
 use crate::port::{LinkState, Port, ReadError};
@@ -22,7 +22,7 @@ pub struct Control {
     pub(crate) wake: Wake,
     /// Whether the reader must look, before the next packet, for group tasks, a new filter or a new
     /// publisher.
-    has_news: AtomicBool,
+    pub(crate) has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
     /// The longest time from a packet's arrival to its delivery; `None`: no limit
@@ -36,7 +36,7 @@ pub struct Control {
     /// unread.
     is_announced: AtomicBool,
     /// Packets that an engine has counted as received and the reader's filter has rejected.
-    rejected: AtomicU64,
+    pub(crate) rejected: AtomicU64,
     /// Whether the only device is gone, and the reader waits for its return.
     pub(crate) is_away: AtomicBool,
 }
@@ -104,15 +104,6 @@ impl Control {
     /// Whether the application itself waits in select(2) or poll(2), on the reader's descriptor.
     pub fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
-    }
-
-    /// Whether the descriptor of an application that waits in poll(2) is readable. If so, poll(2)
-    /// may have woken the application.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn has_woken(&self) -> bool {
-        let any = self.selectable.get().filter(|_| self.is_asked());
-        any.is_some_and(|any| any.is_ready().unwrap_or(false))
     }
 
     /// Sets when the application's descriptor becomes readable: when a device whose bit is set in
@@ -203,13 +194,6 @@ impl Control {
         self.give_news();
     }
 
-    /// Makes a busy reader check whether its member's group has tasks.
-    pub(crate) fn call_tasks(&self) {
-        if self.has_group_tasks() {
-            self.give_news();
-        }
-    }
-
     /// Makes the reader look for group tasks, a new filter or a new publisher before the next
     /// packet.
     pub(crate) fn give_news(&self) {
@@ -219,11 +203,6 @@ impl Control {
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.has_news.load(Ordering::Relaxed)
-    }
-
-    /// Clears the flag `has_news`. A later handover sets the flag again.
-    pub(crate) fn clear_news(&self) {
-        self.has_news.swap(false, Ordering::Acquire);
     }
 
     /// Ends the current read, or the next one. Async-signal-safe.
@@ -248,11 +227,16 @@ impl Control {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the application may have waited in poll(2) and been woken before the read. If so,
-    /// the read does not wait. Must be called before anything that changes whether the descriptor
-    /// is readable.
+    /// Whether the application may have waited in poll(2) and been woken before the read: its
+    /// descriptor was readable. If so, the read does not wait. Must be called before anything that
+    /// changes whether the descriptor is readable.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn was_woken(&self, call: &mut Call) -> bool {
-        *call.woken.get_or_insert_with(|| self.has_woken())
+        *call.woken.get_or_insert_with(|| {
+            let any = self.selectable.get().filter(|_| self.is_asked());
+            any.is_some_and(|any| any.is_ready().unwrap_or(false))
+        })
     }
 
     /// Whether the read may end without a packet, because the application may have been woken from
@@ -273,12 +257,6 @@ impl Control {
         Ok(())
     }
 
-    #[inline]
-    pub(crate) fn count_rejected(&self, is_counted: bool) {
-        self.rejected
-            .fetch_add(is_counted.into(), Ordering::Relaxed);
-    }
-
     /// Packets that an engine counted as received and the reader's filter rejected. The reader
     /// filters too, because the engine may run no filter, or may run it only on received packets.
     pub fn rejected(&self) -> u64 {
@@ -292,13 +270,16 @@ impl Control {
 
     /// Chooses packets by their direction.
     pub fn set_direction(&self, direction: Direction) {
-        self.wanted.set_direction(direction);
+        self.wanted
+            .direction
+            .store(direction as u8, Ordering::Relaxed);
     }
 
     /// Sets the offset in the frame at which the reader re-inserts VLAN tags. `None`: it re-inserts
     /// none.
     pub fn set_tag_at(&self, at: Option<u8>) {
-        self.wanted.set_tag_at(at);
+        let at = at.unwrap_or(NO_TAG);
+        self.wanted.tag_at.store(at, Ordering::Relaxed);
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {

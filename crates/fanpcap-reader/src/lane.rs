@@ -11,6 +11,7 @@ use crate::rest::Pace;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::{Frame, Layout, Ring, Stamp};
+use std::mem;
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub(crate) struct Intake {
     shown: Option<Word>,
     /// The word in which the reader publishes the mark of the block that is being read.
     shown_mark: Option<Word>,
-    publisher: Option<Box<Publisher>>,
+    pub(crate) publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
     /// The number of frames at the start of the ring that other members have read.
@@ -83,7 +84,8 @@ impl Lane {
 
     pub(crate) fn set_publisher(&mut self, publisher: Box<Publisher>) {
         let taken = self.ring.taken();
-        self.intake.show(publisher.position(), &self.ring);
+        self.intake
+            .show(publisher.kept.position.clone(), &self.ring);
         self.intake.look_at = taken + 1;
         self.intake.publisher = Some(publisher);
     }
@@ -227,23 +229,10 @@ impl Intake {
         self.publisher.as_mut()?.handle_empty(taken)
     }
 
-    /// Whether all taken frames are published, or the lane has no publisher.
-    pub(crate) fn has_published(&self, taken: u64) -> bool {
-        let publisher = self.publisher.as_ref();
-        publisher.is_none_or(|publisher| publisher.has_published(taken))
-    }
-
-    /// Notes that the reader is about to wait and has published everything.
+    /// Notes that the reader is about to wait at the empty ring, if everything is published.
     pub(crate) fn handle_idle(&self, taken: u64) {
         if let Some(publisher) = &self.publisher {
             publisher.handle_idle(taken);
-        }
-    }
-
-    /// Notes that the application begins to wait for packets (`waits`), or has waited.
-    pub(crate) fn note_wait(&self, waits: bool) {
-        if let Some(publisher) = &self.publisher {
-            publisher.note_wait(waits);
         }
     }
 
@@ -279,7 +268,8 @@ impl Intake {
         }
         if let Some(refilter) = &self.refilter {
             if !refilter.passes(frame.again()) {
-                control.count_rejected(refilter.takes_back(frame));
+                let count = refilter.takes_back(frame).into();
+                control.rejected.fetch_add(count, Ordering::Relaxed);
                 return Ok(false);
             }
         }
@@ -302,10 +292,10 @@ fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -
         return u64::MAX;
     };
     let next = publisher.look(taken);
-    if publisher.take_has_told() {
+    if mem::take(&mut publisher.has_told) && control.has_group_tasks() {
         // A busy reader does not wait on the group's descriptor, so it checks for group tasks after
         // each publication.
-        control.call_tasks();
+        control.give_news();
     }
     next
 }

@@ -9,7 +9,6 @@ use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
 use crate::inherited::Inherited;
 use crate::lane::Lane;
-use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_ring::{Layout, Stamp};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,9 +42,9 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// The lanes of at most 64 devices.
 #[derive(Debug)]
 pub(crate) struct Merge {
-    lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// The rings that were taken over from other members. In the merge they come after the lanes.
-    inherited: Vec<Inherited>,
+    pub(crate) inherited: Vec<Inherited>,
     /// The arrival time of each lane's next packet, since 1970; `None` for an empty lane. The
     /// arrival times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
@@ -87,59 +86,12 @@ impl Merge {
         }
     }
 
-    pub(crate) fn set_filter(
-        &mut self,
-        filter: &[Classic],
-        in_kernel: Option<u32>,
-        is_counted: bool,
-    ) {
-        for lane in &mut self.lanes {
-            lane.set_filter(filter.to_vec(), in_kernel, is_counted);
-        }
-        for lane in &mut self.inherited {
-            lane.set_filter(filter.to_vec());
-        }
-    }
-
-    pub(crate) fn take_over(&mut self, inherited: impl Iterator<Item = Inherited>) {
-        self.inherited.extend(inherited);
-    }
-
-    fn is_alone(&self) -> bool {
-        self.lanes.len() == 1 && self.inherited.is_empty()
-    }
-
-    pub(crate) fn into_first(self) -> Option<Lane> {
-        self.lanes.into_iter().next()
-    }
-
-    pub(crate) fn lane(&mut self, device: usize) -> Option<&mut Lane> {
-        self.lanes.get_mut(device)
-    }
-
-    /// Notes that the application begins to wait for packets (`waits`), or has waited.
-    pub(crate) fn note_wait(&self, waits: bool) {
-        let intakes = self.lanes.iter().map(|lane| &lane.intake);
-        intakes.for_each(|intake| intake.note_wait(waits));
-    }
-
     /// Publishes the counters of each lane whose time to publish has come. Returns the time until
     /// the next publication; `None` if no lane will publish.
     fn handle_empty(&mut self) -> Option<Duration> {
         let lanes = self.lanes.iter_mut();
         let next = lanes.filter_map(|lane| lane.intake.handle_empty(lane.ring.taken()));
         next.min()
-    }
-
-    fn has_published(&self) -> bool {
-        let mut lanes = self.lanes.iter();
-        lanes.all(|lane| lane.intake.has_published(lane.ring.taken()))
-    }
-
-    /// Notes that the reader is about to wait and has published everything.
-    fn handle_idle(&self) {
-        let lanes = self.lanes.iter();
-        lanes.for_each(|lane| lane.intake.handle_idle(lane.ring.taken()));
     }
 
     /// Lets the next packet be delivered without waiting for other devices. Returns false when
@@ -165,7 +117,7 @@ impl Merge {
                 self.announce(control, &due);
                 return Err(end.into());
             }
-            if self.is_alone() {
+            if self.lanes.len() == 1 && self.inherited.is_empty() {
                 return Err(Pause::Alone);
             }
             match due {
@@ -187,8 +139,9 @@ impl Merge {
                 }
                 Due::Never => {
                     let next = self.handle_empty();
-                    if self.has_published() && !control.is_nonblocking() {
-                        self.handle_idle();
+                    if !control.is_nonblocking() {
+                        let lanes = self.lanes.iter();
+                        lanes.for_each(|lane| lane.intake.handle_idle(lane.ring.taken()));
                     }
                     return Err(Pause::Wait(Wait::Any(self.empty(), next, 1)));
                 }

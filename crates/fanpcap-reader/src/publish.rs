@@ -11,7 +11,6 @@ use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +75,7 @@ const SLOW: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    kept: PublishedCounters,
+    pub(crate) kept: PublishedCounters,
     port: Arc<dyn Port>,
     /// Frames taken when the kernel's counters were last read; `None` before the first read.
     asked: Option<u64>,
@@ -85,8 +84,8 @@ pub(crate) struct Publisher {
     /// the next.
     looked_ns: u64,
     stride: u64,
-    /// Whether the publisher has published since the last call of `take_has_told`.
-    has_told: bool,
+    /// Whether the publisher has published. The reader resets the flag.
+    pub(crate) has_told: bool,
 }
 
 impl Publisher {
@@ -101,14 +100,6 @@ impl Publisher {
             stride: 1,
             has_told: false,
         }
-    }
-
-    pub(crate) fn position(&self) -> PublishedPosition {
-        self.kept.position.clone()
-    }
-
-    pub(crate) fn take_has_told(&mut self) -> bool {
-        mem::take(&mut self.has_told)
     }
 
     /// Reads the clock, and publishes the counters if the time has come. Returns the number of
@@ -144,16 +135,12 @@ impl Publisher {
         if age < INTERVAL {
             return Some((INTERVAL - age).max(SHORTEST));
         }
-        if has_published {
-            self.tell_more();
-        } else {
-            self.publish(taken);
-        }
+        self.publish(taken);
         self.goes_on().then_some(INTERVAL)
     }
 
     /// Whether all taken frames are published.
-    pub(crate) fn has_published(&self, taken: u64) -> bool {
+    fn has_published(&self, taken: u64) -> bool {
         self.asked == Some(taken)
     }
 
@@ -161,18 +148,11 @@ impl Publisher {
         self.kept.more.as_ref().is_some_and(|more| more.goes_on())
     }
 
-    /// Publishes only `more`, because the kernel's counters can't have changed.
-    fn tell_more(&mut self) {
-        if let Some(more) = &self.kept.more {
-            let _signals = Blocked::new();
-            more.publish();
-        }
-        self.asked_ns = clock::monotonic_ns();
-    }
-
-    /// Notes that the reader is about to wait at the empty ring and has published everything.
+    /// Notes that the reader is about to wait at the empty ring, if everything is published.
     pub(crate) fn handle_idle(&self, taken: u64) {
-        self.kept.idle_taken.set(taken);
+        if self.has_published(taken) {
+            self.kept.idle_taken.set(taken);
+        }
     }
 
     /// Notes that the application begins to wait for packets (`waits`), or has waited. If the
@@ -183,21 +163,26 @@ impl Publisher {
         self.kept.looked_ns.set(looked_ns);
     }
 
+    /// Publishes the counters. If all taken frames are published, the kernel's counters can't have
+    /// changed, and only `more` is published.
     fn publish(&mut self, taken: u64) {
+        let has_published = self.has_published(taken);
         {
             // Between the read of the kernel's counters and the update of the member page, the
             // packets are counted nowhere. During that time no signal handler may run, because it
             // could ask for counters or leave by siglongjmp(3).
             let _signals = Blocked::new();
-            self.kept.reading.during(|| {
-                let Ok(statistics) = self.port.take_statistics() else {
-                    return;
-                };
-                self.kept.received.add(statistics.received);
-                self.kept.dropped.add(statistics.dropped);
-                self.kept.read_taken.set(taken);
-                self.kept.read_ns.set(clock::monotonic_ns());
-            });
+            if !has_published {
+                self.kept.reading.during(|| {
+                    let Ok(statistics) = self.port.take_statistics() else {
+                        return;
+                    };
+                    self.kept.received.add(statistics.received);
+                    self.kept.dropped.add(statistics.dropped);
+                    self.kept.read_taken.set(taken);
+                    self.kept.read_ns.set(clock::monotonic_ns());
+                });
+            }
             if let Some(more) = &self.kept.more {
                 more.publish();
             }
@@ -206,7 +191,7 @@ impl Publisher {
         // an idle reader must not wake up again and again only to retry.
         self.asked = Some(taken);
         self.asked_ns = clock::monotonic_ns();
-        self.has_told = true;
+        self.has_told |= !has_published;
     }
 }
 

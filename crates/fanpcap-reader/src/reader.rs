@@ -16,8 +16,9 @@ use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use fanpcap_ring::{Handover, OneReader, Ring};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use std::{io, mem};
+use std::{io, mem, slice};
 
 /// A ring with its engine.
 #[derive(Debug)]
@@ -74,28 +75,32 @@ enum Lanes {
 }
 
 impl State {
-    /// Notes that the application begins to wait for packets (`waits`), or has waited.
-    fn note_wait(&self, waits: bool) {
-        match &self.lanes {
-            Lanes::One(lane) => lane.intake.note_wait(waits),
-            Lanes::Several(merge) => merge.note_wait(waits),
+    /// The lanes of the reader's own rings, in the order of the devices.
+    fn own(&mut self) -> &mut [Lane] {
+        match &mut self.lanes {
+            Lanes::One(lane) => slice::from_mut(lane),
+            Lanes::Several(merge) => &mut merge.lanes,
         }
+    }
+
+    /// Notes that the application begins to wait for packets (`waits`), or has waited.
+    fn note_wait(&mut self, waits: bool) {
+        let lanes = self.own().iter();
+        let publishers = lanes.filter_map(|lane| lane.intake.publisher.as_ref());
+        publishers.for_each(|publisher| publisher.note_wait(waits));
     }
 
     fn set_filter(&mut self, new: NewFilter, is_counted: bool) {
         let NewFilter { filter, in_kernel } = new;
-        match &mut self.lanes {
-            Lanes::One(lane) => lane.set_filter(filter.clone(), in_kernel, is_counted),
-            Lanes::Several(merge) => merge.set_filter(&filter, in_kernel, is_counted),
+        for lane in self.own() {
+            lane.set_filter(filter.clone(), in_kernel, is_counted);
+        }
+        if let Lanes::Several(merge) = &mut self.lanes {
+            for inherited in &mut merge.inherited {
+                inherited.intake.set_filter(filter.clone());
+            }
         }
         self.filter = Some(filter);
-    }
-
-    fn lane(&mut self, device: usize) -> Option<&mut Lane> {
-        match &mut self.lanes {
-            Lanes::One(lane) => Some(lane).filter(|_| device == 0),
-            Lanes::Several(merge) => merge.lane(device),
-        }
     }
 
     /// Adds rings taken over from other members to the rings that are read. `timeout` is the
@@ -111,19 +116,11 @@ impl State {
             Lanes::Several(merge) => merge,
         };
         let filter = self.filter.as_ref();
-        merge.take_over(inherited.into_iter().map(|it| Inherited::new(it, filter)));
+        let inherited = inherited.into_iter();
+        merge
+            .inherited
+            .extend(inherited.map(|it| Inherited::new(it, filter)));
         self.lanes = Lanes::Several(merge);
-    }
-
-    /// Stops merging: only the first lane is left.
-    fn settle(&mut self) {
-        self.lanes = match self.take_lanes() {
-            Lanes::Several(merge) => match merge.into_first() {
-                Some(lane) => Lanes::One(lane),
-                None => return,
-            },
-            one @ Lanes::One(_) => one,
-        };
     }
 
     /// Takes the lanes out and leaves an empty merge.
@@ -284,12 +281,12 @@ impl Reader {
     fn take_news(&self, state: &mut State, call: &mut Call) {
         // Reset the flag first: a handover after this point sets the flag again, so it is not
         // missed.
-        self.control.clear_news();
+        self.control.has_news.swap(false, Ordering::Acquire);
         if let Some(filter) = self.filter.take() {
             state.set_filter(*filter, !self.control.is_socket());
         }
         for (device, publisher) in self.publishers.iter().enumerate() {
-            if let (Some(lane), Some(publisher)) = (state.lane(device), publisher.take()) {
+            if let (Some(lane), Some(publisher)) = (state.own().get_mut(device), publisher.take()) {
                 lane.set_publisher(publisher);
             }
         }
@@ -315,7 +312,7 @@ impl Reader {
             // not leave a group's lock locked or a ring without a reader.
             let _signals = Blocked::new();
             let attention = timer.attend();
-            if let (Some(frames), Some(lane)) = (attention.skipped, state.lane(index)) {
+            if let (Some(frames), Some(lane)) = (attention.skipped, state.own().get_mut(index)) {
                 lane.skip(frames);
             }
             state.take_over(attention.inherited, self.control.timeout);
@@ -337,7 +334,7 @@ impl Reader {
         }
         let mut has_more = false;
         for (index, device) in self.control.devices.iter().enumerate() {
-            let lane = state.lane(index).filter(|_| device.is_gone());
+            let lane = state.own().get_mut(index).filter(|_| device.is_gone());
             has_more |= lane.is_some_and(|lane| lane.ring.open_last());
         }
         if let Lanes::Several(merge) = &mut state.lanes {
@@ -346,10 +343,15 @@ impl Reader {
         if has_more { Ok(()) } else { Err(end) }
     }
 
+    /// Stops merging: only the lane of one device is left.
     #[cold]
     #[inline(never)]
     fn settle(&self, state: &mut State) {
-        state.settle();
+        if let Lanes::Several(Merge { mut lanes, .. }) = state.take_lanes() {
+            if let Some(lane) = lanes.pop() {
+                state.lanes = Lanes::One(lane);
+            }
+        }
         self.control.announce(u64::MAX, None);
     }
 

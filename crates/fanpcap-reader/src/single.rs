@@ -205,7 +205,7 @@ fn starve(
     }
     let rest = intake.pace.rest(timeout_of(control));
     let rest = rest.filter(|_| may_rest(control));
-    if rest.is_none() && intake.has_published(taken) && !control.is_nonblocking() {
+    if rest.is_none() && !control.is_nonblocking() {
         intake.handle_idle(taken);
     }
     Pause::Wait(rest.map_or(Wait::Packets(next), Wait::Rest))
