@@ -1,7 +1,7 @@
 //! A group's counters, held by a process that is not a member. The counters stay readable after the
 //! group's last member and its BPF programs have ended.
 
-use crate::layout::ROW_LEN;
+use crate::layout::{ROW_LEN, row};
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use fanpcap_linux::bpf::ObjectId;
 use fanpcap_linux::process::pidfd::Process;
@@ -61,16 +61,15 @@ impl HeldCounters {
 
     /// Stops the packets for a slot.
     pub(crate) fn stop_slot(&self, slot: u8) {
-        self.rows.of(slot).for_each(|row| row.set_snaplen(0));
+        self.rows.of(slot).for_each(|row| row.set(row::SNAPLEN, 0));
     }
 
     pub(crate) fn group_counts(&self) -> GroupCounts {
-        let all = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
-        self.ledger.counts(all.fold(0, u64::wrapping_add))
+        self.ledger.counts(&self.rows)
     }
 }
 
 fn is_of(rows: &Rows, slot: u8, socket: u64) -> bool {
     let mut rows = rows.of(slot);
-    rows.any(|row| row.has_socket(socket))
+    rows.any(|row| row.read(row::SOCKET) == socket)
 }

@@ -65,7 +65,7 @@ impl MemberIo for PoolOfMember {
         let received = ebpf::xdp_filter(code).ok().and_then(load);
         let filter = received.map(|received| SlotFilter {
             received,
-            sent: match self.sent && self.program.filters_sent() {
+            sent: match self.sent && self.program.sees_sent().is_ok() {
                 true => ebpf::sent_filter(code).ok().and_then(load),
                 false => None,
             },

@@ -3,6 +3,7 @@
 //! The handle keeps its packet socket. The socket receives no packets, but reports when the device
 //! goes down.
 
+use crate::layout::row;
 use crate::pool::MemberPool;
 use crate::program::{self, GroupProgram};
 use crate::rows::{Row, Rows, SlotCounts};
@@ -97,7 +98,7 @@ impl PoolPort {
     /// first record wakes the reader anyway, unless a packet without room has done so already.
     fn rows_to_arm(&self) -> impl Iterator<Item = (Row<'_>, usize)> {
         let rows = self.rows.of(self.slot).zip(0..);
-        rows.filter(|(row, lane)| self.words.is_used(*lane) || !row.wakes_next())
+        rows.filter(|(row, lane)| self.words.is_used(*lane) || row.read(row::WAKE_AT) != 0)
     }
 
     fn as_socket(&self) -> Socket {

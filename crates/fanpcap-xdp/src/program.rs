@@ -1,8 +1,8 @@
 //! A group's BPF programs on a device, and the maps that change when members join or leave.
 
 use crate::layout::{BELLS_MAP, FILTERS_MAP, FIRST_BELL_LEN, FIRST_BELL_MAP};
-use crate::layout::{LEDGER_MAP, POOLS_MAP, PoolShape};
-use crate::layout::{ROWS_MAP, SETTINGS_MAP, SLOTS, STAMP_MAP};
+use crate::layout::{LEDGER_MAP, POOLS_MAP, PoolShape, ROWS_MAP};
+use crate::layout::{SENT_LONGEST, SETTINGS_MAP, SLOTS, STAMP_MAP, row};
 use crate::load::{Compile, Given, Making, ProgramError};
 use crate::pool::{self, MemberPool};
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
@@ -267,11 +267,6 @@ impl GroupProgram {
         sent.map_err(|reason| Unavailable::Sent(reason.clone()))
     }
 
-    /// Whether the group has a BPF program for packets that the host sends, with filters for them.
-    pub(crate) fn filters_sent(&self) -> bool {
-        self.sent.is_ok()
-    }
-
     /// The shape of the pools of the group's members.
     pub fn shape(&self) -> PoolShape {
         self.shape
@@ -299,10 +294,11 @@ impl GroupProgram {
         faults::step();
         self.pools.remove(slot.into(), 1)?;
         self.rows.of(slot).for_each(|row| {
-            row.set_filter(0);
-            row.set_socket(socket);
-            row.set_sent(sent);
-            row.wake_next();
+            row.set(row::FILTER, 0);
+            row.write(row::SOCKET, socket);
+            row.set(row::SENT, sent.into());
+            // The lane's next record wakes the reader, whatever the lane's position is.
+            row.write(row::WAKE_AT, 0);
         });
         let [array, bell] = pool.descriptors();
         faults::step();
@@ -323,7 +319,9 @@ impl GroupProgram {
     /// Sets how many bytes of each packet the slot gets. With 0, the slot gets no packets, but
     /// packets that are in flight during this call may still arrive.
     pub fn set_snaplen(&self, slot: u8, snaplen: u32) {
-        self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
+        let snaplen = snaplen.min(SENT_LONGEST as u32);
+        let rows = self.rows.of(slot);
+        rows.for_each(|row| row.set(row::SNAPLEN, snaplen));
     }
 
     /// Removes the slot's pool and its filter. When this function returns, no more packets come
@@ -348,7 +346,8 @@ impl GroupProgram {
     pub fn set_filter(&self, slot: u8, filter: Option<&SlotFilter>) -> io::Result<()> {
         // A record must not have the number of a filter that has not run. So a new filter's number
         // is stored after the filter, and is cleared before the filter is removed.
-        let set = |number| self.rows.of(slot).for_each(|row| row.set_filter(number));
+        let rows = || self.rows.of(slot);
+        let set = |number| rows().for_each(|row| row.set(row::FILTER, number));
         if filter.is_none() {
             set(0);
         }
@@ -374,8 +373,7 @@ impl GroupProgram {
 
     /// Returns the counts for the group.
     pub fn group_counts(&self) -> GroupCounts {
-        let slots = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
-        self.ledger.counts(slots.fold(0, u64::wrapping_add))
+        self.ledger.counts(&self.rows)
     }
 
     /// Whether the device is gone, or another process has detached the engine's BPF program from

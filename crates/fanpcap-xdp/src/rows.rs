@@ -1,7 +1,7 @@
 //! A group's rows and counters, which BPF programs and processes share. Processes access them by
 //! this module.
 
-use crate::layout::{LEDGER_MAP, PoolShape, ROW_LEN, ROWS_MAP, SENT_LONGEST, SLOTS, ledger, row};
+use crate::layout::{LEDGER_MAP, PoolShape, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
 use fanpcap_ring::pool;
 use std::io;
@@ -64,26 +64,22 @@ impl Rows {
     /// Returns the rows of a slot, one for each lane.
     pub(crate) fn of(&self, slot: u8) -> impl Iterator<Item = Row<'_>> {
         let first = u32::from(slot) * self.lanes;
-        (first..first + self.lanes).map(|index| Row {
-            table: &self.table,
-            at: (index * ROW_LEN) as usize,
-        })
+        (first..first + self.lanes).map(|index| Row::of(&self.table, index))
     }
 
     pub(crate) fn counts(&self, slot: u8) -> SlotCounts {
-        let mut sum = SlotCounts::default();
-        for row in self.of(slot) {
-            let SlotCounts {
-                produced,
-                dropped,
-                unwanted,
-            } = row.counts();
-            sum.produced = sum.produced.wrapping_add(produced);
-            sum.dropped = sum.dropped.wrapping_add(dropped);
-            sum.unwanted = sum.unwanted.wrapping_add(unwanted);
+        SlotCounts {
+            produced: sum(self.of(slot), row::PRODUCED),
+            dropped: sum(self.of(slot), row::DROPPED),
+            unwanted: sum(self.of(slot), row::UNWANTED),
         }
-        sum
     }
+}
+
+/// The sum of one counter in several rows.
+fn sum<'a>(rows: impl Iterator<Item = Row<'a>>, counter: i16) -> u64 {
+    let numbers = rows.map(|row| row.read(counter));
+    numbers.fold(0, u64::wrapping_add)
 }
 
 impl SlotCounts {
@@ -95,12 +91,8 @@ impl SlotCounts {
 
     /// Returns the number of all deliveries to the slot.
     pub(crate) fn sum(&self) -> u64 {
-        let Self {
-            produced,
-            dropped,
-            unwanted,
-        } = self;
-        produced.wrapping_add(*dropped).wrapping_add(*unwanted)
+        let counted = self.produced.wrapping_add(self.dropped);
+        counted.wrapping_add(self.unwanted)
     }
 }
 
@@ -112,6 +104,8 @@ impl AsFd for Rows {
 
 const _: () = assert!(SLOTS == 1 << u8::BITS);
 
+/// A row of a slot and a lane, or of a group's own counters. The offsets in it are those of
+/// [`row`], or of [`ledger`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     table: &'a Table,
@@ -119,6 +113,11 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
+    fn of(table: &'a Table, index: u32) -> Self {
+        let at = (index * ROW_LEN) as usize;
+        Self { table, at }
+    }
+
     fn word(&self, at: i16) -> Option<&'a AtomicU64> {
         let at = self.at + usize::from(at.unsigned_abs());
         self.table.words(at, 1)?.first()
@@ -129,65 +128,31 @@ impl<'a> Row<'a> {
         self.table.view(at, 1)?.first()
     }
 
-    fn read(&self, at: i16) -> u64 {
+    /// Reads 64 bits.
+    pub(crate) fn read(&self, at: i16) -> u64 {
         let word = self.word(at);
         word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    pub(crate) fn counts(&self) -> SlotCounts {
-        SlotCounts {
-            produced: self.read(row::PRODUCED),
-            dropped: self.read(row::DROPPED),
-            unwanted: self.read(row::UNWANTED),
+    /// Writes 64 bits, as a full barrier.
+    pub(crate) fn write(&self, at: i16, number: u64) {
+        if let Some(word) = self.word(at) {
+            word.store(number, Ordering::SeqCst);
         }
     }
 
-    pub(crate) fn set_snaplen(&self, snaplen: u32) {
-        if let Some(half) = self.half(row::SNAPLEN) {
-            half.store(snaplen.min(SENT_LONGEST as u32), Ordering::Release);
+    /// Writes 32 bits.
+    pub(crate) fn set(&self, at: i16, number: u32) {
+        if let Some(half) = self.half(at) {
+            half.store(number, Ordering::Release);
         }
-    }
-
-    pub(crate) fn set_socket(&self, cookie: u64) {
-        if let Some(word) = self.word(row::SOCKET) {
-            word.store(cookie, Ordering::Release);
-        }
-    }
-
-    pub(crate) fn has_socket(&self, cookie: u64) -> bool {
-        self.read(row::SOCKET) == cookie
-    }
-
-    pub(crate) fn set_sent(&self, wants: bool) {
-        if let Some(half) = self.half(row::SENT) {
-            half.store(wants.into(), Ordering::Release);
-        }
-    }
-
-    pub(crate) fn set_filter(&self, filter: u32) {
-        if let Some(half) = self.half(row::FILTER) {
-            half.store(filter, Ordering::Release);
-        }
-    }
-
-    /// Makes the lane's next record wake the reader, whatever the lane's position is.
-    pub(crate) fn wake_next(&self) {
-        if let Some(word) = self.word(row::WAKE_AT) {
-            word.store(0, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether the lane's next record or drop wakes the reader, as [`Row::wake_next`] says.
-    pub(crate) fn wakes_next(&self) -> bool {
-        self.read(row::WAKE_AT) == 0
     }
 
     /// Makes only a packet without room wake the reader.
     pub(crate) fn wake_for_drops(&self) {
         // Most rests follow one another: then the CPU's cache line need not change.
-        let changes = self.read(row::WAKE_AT) != pool::ONLY_DROPS;
-        if let Some(word) = self.word(row::WAKE_AT).filter(|_| changes) {
-            word.store(pool::ONLY_DROPS, Ordering::Release);
+        if self.read(row::WAKE_AT) != pool::ONLY_DROPS {
+            self.write(row::WAKE_AT, pool::ONLY_DROPS);
         }
     }
 
@@ -206,9 +171,7 @@ pub(crate) struct Ledger(Table);
 impl Ledger {
     pub(crate) fn create(shape: PoolShape) -> io::Result<Self> {
         let ledger = Self(Table::create_rows(LEDGER_MAP, ROW_LEN, shape.lanes())?);
-        if let Some(half) = ledger.half(ledger::BLOCK_LEN) {
-            half.store(shape.block_len(), Ordering::Release);
-        }
+        ledger.first().set(ledger::BLOCK_LEN, shape.block_len());
         Ok(ledger)
     }
 
@@ -224,41 +187,34 @@ impl Ledger {
         Ok(Self(table))
     }
 
-    fn half(&self, at: i16) -> Option<&AtomicU32> {
-        self.0.view(usize::from(at.unsigned_abs()), 1)?.first()
+    fn first(&self) -> Row<'_> {
+        Row::of(&self.0, 0)
     }
 
     /// The shape of the pools of the group's members. `None` if a process has stored nonsense.
     pub(crate) fn shape(&self) -> Option<PoolShape> {
-        let block_len = self.half(ledger::BLOCK_LEN)?.load(Ordering::Acquire);
+        let block_len = self.first().half(ledger::BLOCK_LEN)?;
         let lanes = self.0.len() / ROW_LEN as usize;
-        PoolShape::of_group(lanes * SLOTS as usize, block_len)
+        PoolShape::of_group(lanes * SLOTS as usize, block_len.load(Ordering::Acquire))
     }
 
     /// Stores that a member wants sent packets.
     pub(crate) fn want_sent(&self) {
-        if let Some(half) = self.half(ledger::WANTS_SENT) {
-            half.store(1, Ordering::Release);
-        }
+        self.first().set(ledger::WANTS_SENT, 1);
     }
 
-    /// Returns the counts for the group. `delivered` is the sum of the counts of all slots.
-    pub(crate) fn counts(&self, delivered: u64) -> GroupCounts {
-        let rows = self.0.len() / ROW_LEN as usize;
-        let sum = |counter: i16| {
-            let all = (0..rows).filter_map(|index| {
-                let at = index * ROW_LEN as usize + usize::from(counter.unsigned_abs());
-                self.0.words(at, 1)?.first()
-            });
-            all.fold(0, |sum: u64, word| {
-                sum.wrapping_add(word.load(Ordering::Acquire))
-            })
+    /// Returns the counts for the group whose slots have these rows.
+    pub(crate) fn counts(&self, slots: &Rows) -> GroupCounts {
+        let all = |counter| {
+            let rows = (0..slots.lanes).map(|lane| Row::of(&self.0, lane));
+            sum(rows, counter)
         };
-        let (nowhere, no_member) = (sum(ledger::NOWHERE), sum(ledger::NO_MEMBER));
-        let ended = delivered.wrapping_add(nowhere).wrapping_add(no_member);
+        let (nowhere, no_member) = (all(ledger::NOWHERE), all(ledger::NO_MEMBER));
+        let delivered = (0..=u8::MAX).map(|slot| slots.counts(slot).sum());
+        let ended = delivered.fold(nowhere.wrapping_add(no_member), u64::wrapping_add);
         GroupCounts {
             // Computed, because a separate counter would cost an atomic addition for each packet.
-            offered: ended.wrapping_sub(sum(ledger::AGAIN)),
+            offered: ended.wrapping_sub(all(ledger::AGAIN)),
             nowhere,
             no_member,
         }

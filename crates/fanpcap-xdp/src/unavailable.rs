@@ -93,19 +93,13 @@ impl fmt::Display for Unavailable {
 
 impl Error for Unavailable {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Driver(error) | Self::Device(error) => Some(error),
-            Self::Load(error) => Some(error),
-            Self::AnyDevice
-            | Self::Loopback
-            | Self::NotEthernet
-            | Self::Kind(_)
-            | Self::TakesVlanTags(_)
-            | Self::Foreign { .. }
-            | Self::Kernel
-            | Self::Realtime
-            | Self::Cpus(_)
-            | Self::Sent(_) => None,
+        if let Self::Driver(error) | Self::Device(error) = self {
+            return Some(error);
+        }
+        if let Self::Load(error) = self {
+            Some(error)
+        } else {
+            None
         }
     }
 }

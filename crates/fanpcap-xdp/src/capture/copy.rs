@@ -102,11 +102,7 @@ fn one(asm: &mut Assembler, width: Width, at: i16) {
 }
 
 /// Copies r8 bytes as [`copy`] does, but uses the helper for every length.
-pub(super) fn copy_by_helper(asm: &mut Assembler, most: i32, failed: Label) {
-    by_helper(asm, most, failed);
-}
-
-fn by_helper(asm: &mut Assembler, most: i32, failed: Label) {
+pub(super) fn by_helper(asm: &mut Assembler, most: i32, failed: Label) {
     bound(asm, most, failed);
     asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(DATA), R8));
     asm.jump_if(R0.is_not(0), failed);

@@ -1,7 +1,7 @@
 //! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
-use super::copy::{copy, copy_by_helper};
-use super::pool::{self, KEY, PLACE, Room, SHORT, SLOT};
+use super::copy::{by_helper, copy};
+use super::pool::{self, KEY, PLACE, Room, SHORT, SLOT, STAMP};
 use super::sent;
 use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
 use crate::layout::record::COPY_BIT;
@@ -28,12 +28,11 @@ struct Ends {
     dropped: Label,
 }
 
-/// Offsets on the stack: the frame's length, the stamp, the number of the filter that has run, and
-/// the record's flags. [`pool`] has three further places. No number of 32 bits that
+/// Offsets on the stack: the frame's length, the number of the filter that has run, and
+/// the record's flags. [`pool`] has four further places. No number of 32 bits that
 /// shares 8 bytes with another, or is stored twice, begins at a multiple of 8: such a number counts
 /// as a spilled register, and without `CAP_PERFMON` Linux 6.1 refuses the other store.
 const LEN: i16 = -8;
-const STAMP: i16 = -16;
 const RAN: i16 = -20;
 const FLAGS: i16 = -44;
 
@@ -82,7 +81,7 @@ impl Delivering {
         match (self.capture.side, self.capture.variant) {
             (Side::Sent, _) => sent::copy(asm, most, failed),
             (Side::Received, Variant::Full) if most == SHORT => copy(asm, most, failed),
-            (Side::Received, _) => copy_by_helper(asm, most, failed),
+            (Side::Received, _) => by_helper(asm, most, failed),
         }
     }
 
@@ -186,7 +185,7 @@ impl Delivering {
         asm.unless(R0.is(0), |asm| {
             asm.set(R1, 1);
             asm.atomic_add(R0, row::DROPPED, R1);
-            pool::wake_for_drop(asm, row::WAKE_AT, STAMP);
+            pool::wake_for_drop(asm);
         });
         self.leave(asm);
         asm.bind(ends.unwanted);
@@ -217,7 +216,7 @@ fn publish(asm: &mut Assembler) {
     asm.alu(Op::Add, R1, 1);
     asm.store(Width::Double, R0, row::PRODUCED, R1);
     pool::publish(asm);
-    pool::wake(asm, row::WAKE_AT, STAMP);
+    pool::wake(asm);
     asm.bind(done);
 }
 

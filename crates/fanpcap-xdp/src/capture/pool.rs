@@ -11,7 +11,7 @@
 
 use super::{POOLS, Side};
 use crate::layout::{BELLS_MAP, POOLS_MAP, PoolShape, RECEIVED_LONGEST, SENT_LONGEST};
-use crate::layout::{first_bell, members};
+use crate::layout::{first_bell, members, row};
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -30,9 +30,10 @@ const BOUNDS: usize = 3;
 /// taken the same block in the same moment. After a failure, each CPU tries another block.
 const TRIES: usize = 4;
 
-/// Offsets on the stack, which [`super::deliver`] lays out: the row's key, the slot, and a place
-/// for other keys.
+/// Offsets on the stack, which [`super::deliver`] lays out: the row's key, the packet's stamp, the
+/// slot, and a place for other keys.
 pub(super) const PLACE: i16 = -4;
+pub(super) const STAMP: i16 = -16;
 pub(super) const SLOT: i16 = -28;
 pub(super) const KEY: i16 = -36;
 
@@ -281,42 +282,39 @@ pub(super) fn publish(asm: &mut Assembler) {
     asm.alu(Op::Add, R8, R1);
 }
 
-/// Wakes the reader if it waits for the position in r8. `wake_at` is the offset of its word from
-/// r0. `stamp` is the offset of 8 bytes on the stack, whose value does not matter.
-pub(super) fn wake(asm: &mut Assembler, wake_at: i16, stamp: i16) {
-    let done = asm.label();
-    asm.load(Width::Double, R1, R0, wake_at);
-    asm.jump_if(R8.below(R1), done);
-    ring(asm, wake_at, stamp, done);
-    asm.bind(done);
+/// Wakes the reader if it waits for the position in r8. Expects the row of slot and lane in r0.
+pub(super) fn wake(asm: &mut Assembler) {
+    ring(asm, R8.below(R1));
 }
 
 /// Wakes the reader if it waits, because a packet has no room. All CPUs share the bell, so a packet
-/// does not ring it while the reader does not wait. `wake_at` and `stamp` are those of [`wake`].
-pub(super) fn wake_for_drop(asm: &mut Assembler, wake_at: i16, stamp: i16) {
+/// does not ring it while the reader does not wait. Expects the row of slot and lane in r0.
+pub(super) fn wake_for_drop(asm: &mut Assembler) {
     const _: () = assert!(NEVER == u64::MAX);
-    let done = asm.label();
-    asm.load(Width::Double, R1, R0, wake_at);
-    asm.jump_if(R1.is(-1), done);
-    ring(asm, wake_at, stamp, done);
-    asm.bind(done);
+    ring(asm, R1.is(-1));
 }
 
-/// Rings the member's bell: the reader's descriptor becomes readable. Takes the word at `wake_at`
-/// out, so the reader is woken once.
-fn ring(asm: &mut Assembler, wake_at: i16, stamp: i16, done: Label) {
+/// Rings the member's bell: the reader's descriptor becomes readable. Does nothing if `sleeps` is
+/// true when r1 has the row's position at which the reader is woken. Takes this position out, so
+/// the reader is woken once.
+fn ring(asm: &mut Assembler, sleeps: Condition) {
+    let done = asm.label();
+    asm.load(Width::Double, R1, R0, row::WAKE_AT);
+    asm.jump_if(sleeps, done);
     asm.set(R1, -1);
-    asm.exchange(R0, wake_at, R1);
+    asm.exchange(R0, row::WAKE_AT, R1);
     asm.jump_if(R1.is(-1), done);
+    // Any 8 bytes of the stack make the record.
     asm.load(Width::Word, R1, R10, SLOT);
     asm.when(R1.is(0), |asm| {
         asm.call(
             RINGBUF_OUTPUT,
-            (map(FIRST_BELL), stack(stamp), 8, RB_FORCE_WAKEUP),
+            (map(FIRST_BELL), stack(STAMP), 8, RB_FORCE_WAKEUP),
         );
         asm.jump(done);
     });
     asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));
     asm.jump_if(R0.is(0), done);
-    asm.call(RINGBUF_OUTPUT, (R0, stack(stamp), 8, RB_FORCE_WAKEUP));
+    asm.call(RINGBUF_OUTPUT, (R0, stack(STAMP), 8, RB_FORCE_WAKEUP));
+    asm.bind(done);
 }

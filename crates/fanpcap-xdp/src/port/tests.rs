@@ -119,7 +119,7 @@ fn a_packet_without_room_wakes_a_reader_that_rests_and_no_other() {
 /// Fills the pool from all CPUs at once, until each CPU has dropped packets.
 fn fill(group: &Group, port: &PoolPort) {
     let frame = frame(1514);
-    let dropped = |lane| port.rows.of(0).nth(lane).unwrap().counts().dropped;
+    let dropped = |lane| port.rows.of(0).nth(lane).unwrap().read(row::DROPPED);
     std::thread::scope(|scope| {
         for cpu in cpu::cpus().unwrap() {
             let frame = &frame;

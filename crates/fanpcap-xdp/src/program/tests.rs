@@ -206,7 +206,11 @@ fn a_filter_of_a_slot_says_how_much_is_kept() {
     assert_eq!(group.program.slot_counts(0).unwanted, 1);
     // The row says that the slot has a filter, but the array of filters has none, so the tail call
     // fails.
-    group.program.rows.of(0).for_each(|row| row.set_filter(4));
+    group
+        .program
+        .rows
+        .of(0)
+        .for_each(|row| row.set(row::FILTER, 4));
     group.run(&frame(100), 1);
     assert_eq!(next(&mut pool).unwrap().2, 0);
 }
