@@ -8,6 +8,7 @@
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::{self as bpf, Classic, Shifts};
 use fanpcap_ring::Frame;
+pub use fanpcap_ring::LinkInfo;
 
 /// A packet as a filter reads it.
 #[derive(Clone, Copy, Debug)]
@@ -20,14 +21,8 @@ pub struct View<'a> {
     pub is_tag_inside: bool,
     /// The packet's length on the wire, without a VLAN tag that is among the captured bytes.
     pub wire_len: u32,
-    /// The packet's protocol in host byte order.
-    pub protocol: u16,
-    /// The packet's type: `PACKET_HOST`, `PACKET_OUTGOING` ...
-    pub pkttype: u8,
-    /// The interface's index.
-    pub ifindex: u32,
-    /// The interface's hardware type.
-    pub hatype: u16,
+    /// The packet's interface, direction and protocol.
+    pub link: LinkInfo,
     /// The VLAN tag that the kernel removed: its protocol and control information.
     pub vlan: Option<(u16, u16)>,
 }
@@ -42,17 +37,13 @@ impl<'a> View<'a> {
 
     /// The view of a packet in a ring.
     pub fn of(frame: &'a Frame<'_>) -> Self {
-        let link = frame.link();
         let inside = frame.tag_inside();
         let tag_len = inside.map_or(0, |_| 4);
         Self {
             data: frame.data(),
             is_tag_inside: inside.is_some(),
             wire_len: frame.wire_len().saturating_sub(tag_len),
-            protocol: link.protocol,
-            pkttype: link.pkttype,
-            ifindex: link.ifindex,
-            hatype: link.hatype,
+            link: frame.link(),
             vlan: frame.vlan().or(inside).map(|vlan| (vlan.tpid, vlan.tci)),
         }
     }
@@ -92,10 +83,10 @@ impl bpf::Packet for View<'_> {
     fn ancillary(&self, offset: u32, a: u32, x: u32) -> Option<u32> {
         let tag = |of: fn((u16, u16)) -> u16| u32::from(self.vlan.map_or(0, of));
         Some(match offset {
-            SKF_AD_PROTOCOL => self.protocol.into(),
-            SKF_AD_PKTTYPE => self.pkttype.into(),
-            SKF_AD_IFINDEX => self.ifindex,
-            SKF_AD_HATYPE => self.hatype.into(),
+            SKF_AD_PROTOCOL => self.link.protocol.into(),
+            SKF_AD_PKTTYPE => self.link.pkttype.into(),
+            SKF_AD_IFINDEX => self.link.ifindex,
+            SKF_AD_HATYPE => self.link.hatype.into(),
             SKF_AD_ALU_XOR_X => a ^ x,
             // The whole control information, as the kernel loads it. libpcap's compiler emits code
             // that masks the bits.

@@ -142,17 +142,6 @@ impl Lane {
         self.intake.look_at = look(&mut self.intake.publisher, taken, control);
     }
 
-    /// Reads the next frame, which must exist. Returns false when the application does not want the
-    /// frame.
-    #[inline]
-    pub(crate) fn next_packet(
-        &mut self,
-        control: &Control,
-        packet: &mut Packet,
-    ) -> Result<bool, End> {
-        self.intake.next_packet(&mut self.ring, control, packet)
-    }
-
     /// Returns the arrival time of the next frame, even if the application does not want the frame.
     /// Releases to the kernel the frames that have been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {

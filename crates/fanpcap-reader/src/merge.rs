@@ -169,7 +169,8 @@ impl Merge {
             // clock.
             self.handle_empty();
         }
-        self.lanes[lane].next_packet(control, packet)
+        let Lane { ring, intake } = &mut self.lanes[lane];
+        intake.next_packet(ring, control, packet)
     }
 
     /// Reads the arrival time of each lane's next packet.

@@ -9,7 +9,7 @@ use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
 use crate::publish::{PublishedCounters, Publisher};
-use crate::single;
+use crate::single::{next_of_blocks, next_of_frames, next_of_pool};
 use crate::task_timer::TaskTimer;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
@@ -138,13 +138,7 @@ impl Reader {
     /// # Errors
     /// `EMFILE`, or another error of the calls that create descriptors.
     pub fn new(input: Input, options: &Options) -> io::Result<Self> {
-        let is_socket = input.port.is_socket();
-        let control = Control::new(vec![input.port], input.timeout, options)?;
-        if !is_socket {
-            control.be_selectable()?;
-        }
-        let lane = Lane::new(input.ring, input.timeout);
-        Ok(Self::with(control, Lanes::One(lane)))
+        Self::of_several(vec![input], options)
     }
 
     /// A reader of several rings, which delivers packets in the order of their time.
@@ -160,26 +154,22 @@ impl Reader {
             let lane = Lane::new(input.ring, input.timeout);
             (lane, input.port)
         });
-        let (lanes, ports) = parts.unzip();
+        let (lanes, ports): (Vec<_>, _) = parts.unzip();
         let control = Control::new(ports, longest, options)?;
-        control.be_selectable()?;
-        Ok(Self::with(
-            control,
-            Lanes::Several(Merge::new(lanes, longest)),
-        ))
-    }
-
-    fn with(control: Control, lanes: Lanes) -> Self {
-        let devices = control.devices.iter();
-        Self {
-            filter: Handover::default(),
-            publishers: devices.map(|_| Handover::default()).collect(),
-            state: OneReader::new(State {
-                lanes,
-                filter: None,
-            }),
-            control,
+        if lanes.len() != 1 || !control.is_socket() {
+            control.be_selectable()?;
         }
+        let lanes = match <[Lane; 1]>::try_from(lanes) {
+            Ok([lane]) => Lanes::One(lane),
+            Err(lanes) => Lanes::Several(Merge::new(lanes, longest)),
+        };
+        let (publishers, filter) = (control.devices.iter().map(|_| Handover::default()), None);
+        Ok(Self {
+            filter: Handover::default(),
+            publishers: publishers.collect(),
+            state: OneReader::new(State { lanes, filter }),
+            control,
+        })
     }
 
     /// Reads the next packet into `packet`.
@@ -267,12 +257,17 @@ impl Reader {
         call: &mut Call,
         packet: &mut Packet,
     ) -> Result<(), Pause> {
-        if self.control.has_news() {
+        let control = &self.control;
+        if control.has_news() {
             self.take_news(state, call);
         }
         match &mut state.lanes {
-            Lanes::One(lane) => single::next(lane, &self.control, call, packet),
-            Lanes::Several(merge) => merge.next(&self.control, call, packet),
+            Lanes::One(Lane { ring, intake }) => match ring {
+                Ring::V3(blocks) => next_of_blocks(blocks, intake, control, call, packet),
+                Ring::V2(frames) => next_of_frames(frames, intake, control, call, packet),
+                Ring::Pool(pool) => next_of_pool(pool, intake, control, call, packet),
+            },
+            Lanes::Several(merge) => merge.next(control, call, packet),
         }
     }
 

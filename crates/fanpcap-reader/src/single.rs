@@ -3,28 +3,13 @@
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
-use crate::lane::{Intake, Lane};
+use crate::lane::Intake;
 use crate::rest::WINDOW;
-use fanpcap_ring::{Blocks, Frames, Layout, Pool, Ring};
+use fanpcap_ring::{Blocks, Frames, Layout, Pool};
 use std::time::Duration;
 
 #[inline]
-pub(crate) fn next(
-    lane: &mut Lane,
-    control: &Control,
-    call: &mut Call,
-    packet: &mut Packet,
-) -> Result<(), Pause> {
-    let Lane { ring, intake } = lane;
-    match ring {
-        Ring::V3(blocks) => next_of_blocks(blocks, intake, control, call, packet),
-        Ring::V2(frames) => next_of_frames(frames, intake, control, call, packet),
-        Ring::Pool(pool) => next_of_pool(pool, intake, control, call, packet),
-    }
-}
-
-#[inline]
-fn next_of_blocks(
+pub(crate) fn next_of_blocks(
     blocks: &mut Blocks,
     intake: &mut Intake,
     control: &Control,
@@ -59,7 +44,7 @@ fn next_of_blocks(
 }
 
 #[inline(never)]
-fn next_of_frames(
+pub(crate) fn next_of_frames(
     frames: &mut Frames,
     intake: &mut Intake,
     control: &Control,
@@ -86,7 +71,7 @@ fn next_of_frames(
 /// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise a read
 /// would not end while packets come faster than the application takes them.
 #[inline(never)]
-fn next_of_pool(
+pub(crate) fn next_of_pool(
     pool: &mut Pool,
     intake: &mut Intake,
     control: &Control,

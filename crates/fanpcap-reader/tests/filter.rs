@@ -10,7 +10,7 @@ use fanpcap_bpf::Classic;
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_pcap::System;
-use fanpcap_reader::filter::View;
+use fanpcap_reader::filter::{LinkInfo, View};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
@@ -24,10 +24,12 @@ fn view(data: &[u8], wire_len: u32) -> View<'_> {
         data,
         is_tag_inside: false,
         wire_len,
-        protocol: 0x86dd,
-        pkttype: 4,
-        ifindex: 7,
-        hatype: 1,
+        link: LinkInfo {
+            protocol: 0x86dd,
+            pkttype: 4,
+            ifindex: 7,
+            hatype: 1,
+        },
         vlan: Some((0x88a8, 0x6005)),
     }
 }

@@ -4,7 +4,7 @@
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::layout::Layout;
 use crate::position::{Mark, Position};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_ahead;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -50,15 +50,6 @@ const SEQUENCE: usize = 24;
 
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_BLK_TMO: u32 = 1 << 5;
-
-/// How many packets ahead the reader prefetches. The kernel wrote the packets on another core, so
-/// a cache line comes from that core's cache or from memory. In measurements, 24 and 32 were best,
-/// and 16 was a tenth slower. Without prefetching, a prototype took 1.5 times as long
-/// (docs/decisions, 7).
-const AHEAD: usize = 32;
-
-/// A cache line.
-const LINE: usize = 64;
 
 /// The reader's side of a TPACKET_V3 ring.
 #[derive(Debug)]
@@ -121,12 +112,6 @@ impl Blocks {
             mark: Mark::FIRST,
             early: Early::default(),
         })
-    }
-
-    /// Whether the reader may read the current block, because the kernel has handed it over.
-    #[inline]
-    pub fn is_ready(&self) -> bool {
-        self.open.is_some() || self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
     /// Begins the current block, if the kernel has handed it over and the reader has not begun it.
@@ -308,7 +293,7 @@ impl Layout for Blocks {
         // SAFETY: as above; the kernel does not write to the block until it is released.
         let header = unsafe { base.cast::<Header>().read_unaligned() };
         let stride = header.next_offset as usize;
-        ask_for(base, stride);
+        prefetch_ahead(base.as_ptr(), stride as u64);
         open.next = start.saturating_add(stride);
         open.left -= 1;
         let told = FrameHeader {
@@ -392,18 +377,6 @@ impl Blocks {
             self.mark = Mark::new(sequence.wrapping_add(1), self.begun);
             self.current = (self.current + 1) % self.count;
         }
-    }
-}
-
-/// Prefetches the packet that is [`AHEAD`] packets ahead. Computes that packet's address as if all
-/// packets had the length of this packet.
-#[inline(always)]
-fn ask_for(base: NonNull<u8>, stride: usize) {
-    let there = base.as_ptr().wrapping_add(AHEAD.wrapping_mul(stride));
-    prefetch(there);
-    prefetch(there.wrapping_add(LINE));
-    if stride > 2 * LINE {
-        prefetch(there.wrapping_add(2 * LINE));
     }
 }
 

@@ -111,15 +111,6 @@ pub(crate) struct FrameHeader {
     pub(crate) tpid: u16,
 }
 
-/// A frame's properties from a BPF program's record.
-pub(crate) struct FrameRecord {
-    /// A `sockaddr_ll` whose protocol field has no meaning.
-    pub(crate) link: NonNull<u8>,
-    pub(crate) captured: u32,
-    pub(crate) len: u32,
-    pub(crate) stamp: Stamp,
-}
-
 /// Value of `headroom` for a frame in a BPF program's record. Such a frame is an Ethernet frame and
 /// has all its VLAN tags in its bytes.
 const OF_RECORD: u32 = u32::MAX;
@@ -172,21 +163,28 @@ impl Frame<'_> {
         })
     }
 
-    /// The frame in a BPF program's record whose bytes begin at `data`.
+    /// The frame in a BPF program's record whose `captured` bytes begin at `data`. The protocol in
+    /// the `sockaddr_ll` at `link` has no meaning.
     ///
     /// # Safety
     /// These are valid for as long as the frame lives: `captured` bytes at `data`, the
     /// `sockaddr_ll`, and the 6 bytes before `data`. The 6 bytes are aligned. They have the
     /// record's flags, and the number of the filter that was run on the frame.
     #[inline(always)]
-    pub(crate) unsafe fn of_record(data: NonNull<u8>, told: &FrameRecord) -> Self {
+    pub(crate) unsafe fn of_record(
+        data: NonNull<u8>,
+        captured: u32,
+        len: u32,
+        link: NonNull<u8>,
+        stamp: Stamp,
+    ) -> Self {
         Self {
-            link: told.link,
+            link,
             data,
-            captured: told.captured,
+            captured,
             headroom: OF_RECORD,
-            len: told.len,
-            stamp: told.stamp,
+            len,
+            stamp,
             vlan: None,
             ring: PhantomData,
         }

@@ -5,7 +5,7 @@ use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::layout::Layout;
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
-use std::mem::offset_of;
+use std::mem::{self, offset_of};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -108,13 +108,11 @@ impl Frames {
     /// If the current frame was delivered, releases it to the kernel and advances to the next.
     #[inline]
     pub fn release(&mut self) {
-        if !self.held {
-            return;
+        if self.held {
+            let status = self.status(self.current);
+            status.store(TP_STATUS_KERNEL, Ordering::Release);
+            self.leave();
         }
-        self.held = false;
-        let status = self.status(self.current);
-        status.store(TP_STATUS_KERNEL, Ordering::Release);
-        self.current = (self.current + 1) % self.count;
     }
 
     /// Continues after the `taken` frames that an earlier reader has taken. Returns how many frames
@@ -131,13 +129,13 @@ impl Frames {
 
     /// Advances to the next frame if the current frame was delivered. Does not release the frame to
     /// the kernel. Returns whether the frame was delivered.
+    #[inline]
     pub(crate) fn leave(&mut self) -> bool {
-        if self.held {
-            self.held = false;
+        let was_held = mem::take(&mut self.held);
+        if was_held {
             self.current = (self.current + 1) % self.count;
-            return true;
         }
-        false
+        was_held
     }
 
     /// How many frames may hold packets: those that the kernel has handed over, and those that it

@@ -19,7 +19,7 @@ mod lane;
 #[cfg(test)]
 mod model;
 
-use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, OUTGOING, Stamp};
+use crate::frame::{Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp};
 use crate::layout::Layout;
 use crate::wall::{OffsetClock, Wall};
 use lane::{LATEST, Lane, NONE, Next};
@@ -304,16 +304,14 @@ impl Layout for Pool {
         // The addition may wrap, because a dead reader may have left any number in `taken`.
         self.taken = self.taken.wrapping_add(1);
         self.last = next.stamp;
-        let told = FrameRecord {
-            link: NonNull::from(&self.links[usize::from(record.flags & OUTGOING)]).cast(),
-            captured: record.captured,
-            len: record.len,
-            stamp: self.wall.time_of(next.stamp),
-        };
+        let link = NonNull::from(&self.links[usize::from(record.flags & OUTGOING)]).cast();
+        let (data, captured, len) = (record.data, record.captured, record.len);
+        let stamp = self.wall.time_of(next.stamp);
         // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
         // it. Their memory belongs to the pool, which lives as long as the frame; other processes
         // may write to it at any time. The links live in a box of `self`.
-        Ok(Some(unsafe { Frame::of_record(record.data, &told) }))
+        let frame = unsafe { Frame::of_record(data, captured, len, link, stamp) };
+        Ok(Some(frame))
     }
 }
 

@@ -7,7 +7,7 @@
 
 mod lane;
 
-use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, OUTGOING, Stamp};
+use crate::frame::{Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp};
 use crate::wall::{OffsetClock, Wall};
 use fanpcap_linux::bpf::RingMapping;
 use lane::{Lane, NONE, Next, Record};
@@ -171,17 +171,11 @@ impl Records {
 
     #[inline(always)]
     fn frame(&self, record: &Record, stamp: Stamp) -> Frame<'_> {
-        let link = &self.links[usize::from(record.flags & OUTGOING)];
-        let told = FrameRecord {
-            link: NonNull::from(link).cast(),
-            captured: record.captured,
-            len: record.len,
-            stamp,
-        };
+        let link = NonNull::from(&self.links[usize::from(record.flags & OUTGOING)]).cast();
         // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
         // it. Header and bytes stay valid until their room is released to the kernel. The links
         // live in a box of `self`.
-        unsafe { Frame::of_record(record.data, &told) }
+        unsafe { Frame::of_record(record.data, record.captured, record.len, link, stamp) }
     }
 
     /// Ends the snapshot, if one is being read, and releases the room of its records to the kernel.

@@ -3,7 +3,7 @@
 
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Shifts, run};
-use fanpcap_reader::filter::View;
+use fanpcap_reader::filter::{LinkInfo, View};
 use fanpcap_steer::ir::{Filter, Function, Predicate, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator};
 use fanpcap_steer_testkit::{Draw, Made, packet, programs};
@@ -39,10 +39,12 @@ fn theirs(code: &[Classic], made: &Made) -> bool {
         data: &data,
         is_tag_inside: false,
         wire_len,
-        protocol: 0,
-        pkttype: 0,
-        ifindex: 0,
-        hatype: 0,
+        link: LinkInfo {
+            protocol: 0,
+            pkttype: 0,
+            ifindex: 0,
+            hatype: 0,
+        },
         vlan: None,
     };
     run(code, &view, Shifts::Modulo) != 0

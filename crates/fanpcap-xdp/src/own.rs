@@ -46,11 +46,13 @@ impl Own {
     /// See [`Unavailable`].
     pub(crate) fn nobody(&self) -> Result<LoadedProgram, Unavailable> {
         self.load_root(0, None).map_err(|error| {
-            if is_of_old_kernel(&error) {
-                Unavailable::Kernel
-            } else {
-                Unavailable::Load(error)
+            // Before Linux 5.18, the kernel refuses a flag that this engine needs to load XDP
+            // programs.
+            let is_flag = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
+            if matches!(&error, LoadError::Refused(refused) if is_flag(&refused.error)) {
+                return Unavailable::Kernel;
             }
+            Unavailable::Load(error)
         })
     }
 
@@ -78,15 +80,6 @@ impl Own {
         };
         Loaded::load_for(&root, name, &given, device).map(Loaded::into_program)
     }
-}
-
-/// Whether the error shows a kernel before Linux 5.18, which refuses a flag that this engine needs
-/// to load XDP programs.
-fn is_of_old_kernel(error: &LoadError) -> bool {
-    let LoadError::Refused(refused) = error else {
-        return false;
-    };
-    refused.error.raw_os_error() == Some(EINVAL)
 }
 
 pub(crate) fn number(settings: &Table, at: i16) -> Option<&AtomicU32> {

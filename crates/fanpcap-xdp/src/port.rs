@@ -13,13 +13,12 @@ use fanpcap_linux::wait::{self, Epoll, POLLIN, clock};
 use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
 use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolWords};
 use fanpcap_tpacket::Socket;
-use std::error::Error;
 use std::ffi::c_short;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fmt, io};
 
 /// Returns the input of a member with this pool in this slot. `socket` is the handle's packet
 /// socket. It is silent, is bound to the device, and stays open as long as the reader lives.
@@ -163,7 +162,7 @@ impl Port for PoolPort {
             // program, and then unbinds the socket. So if the device is not listed now, a later
             // check reports the removal.
             return match self.as_socket().is_device_listed() {
-                true => Err(ReadError::new(Detached)),
+                true => Err(ReadError::new(io::Error::other(DETACHED))),
                 false => self.as_socket().link(),
             };
         }
@@ -191,16 +190,7 @@ impl Port for PoolPort {
 }
 
 /// The device still exists, but the engine's BPF program was detached from it.
-#[derive(Debug)]
-struct Detached;
-
-impl fmt::Display for Detached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("The BPF program was detached from the interface")
-    }
-}
-
-impl Error for Detached {}
+const DETACHED: &str = "The BPF program was detached from the interface";
 
 /// linux/if_arp.h.
 const ARPHRD_ETHER: u16 = 1;

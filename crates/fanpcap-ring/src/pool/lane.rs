@@ -4,7 +4,7 @@ use super::layout::{HEAD, record_len};
 use super::memory::PoolMemory;
 use super::words::{Lent, Word, leave};
 use crate::frame::Corrupt;
-use crate::prefetch::prefetch;
+use crate::prefetch::{AHEAD, prefetch_ahead};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -26,12 +26,6 @@ pub(super) const NONE: u64 = u64::MAX;
 
 /// The latest stamp. Garbage in a record may look like a later one.
 pub(super) const LATEST: u64 = NONE - 2;
-
-/// How many records ahead the reader prefetches: as many as [`crate::blocks`] prefetches packets.
-const AHEAD: u64 = 32;
-
-/// A cache line.
-const LINE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -287,7 +281,10 @@ impl Lane {
         if stride > self.unread() || captured == 0 {
             return Err(self.refuse(captured, memory));
         }
-        self.ask_for(next.header, stride);
+        // Only within the snapshot: the BPF program may be writing to the memory after it.
+        if AHEAD * stride < self.unread() {
+            prefetch_ahead(next.header.as_ptr().cast(), stride);
+        }
         self.pass(self.at + stride, memory);
         Ok(Record {
             // SAFETY: the record has room for the header, and `captured` bytes after it.
@@ -305,23 +302,6 @@ impl Lane {
         self.at = position;
         let read = memory.words.read(self.number);
         read.store(position, Relaxed);
-    }
-
-    /// Prefetches the record that is [`AHEAD`] records ahead, as if all records had the length of
-    /// this one. Prefetches only within the snapshot, because the BPF program may be writing to the
-    /// memory after it.
-    #[inline(always)]
-    fn ask_for(&self, header: NonNull<Header>, stride: u64) {
-        let ahead = AHEAD * stride;
-        if ahead < self.unread() {
-            #[expect(clippy::cast_possible_truncation, reason = "below a block's length")]
-            let there = header.as_ptr().cast::<u8>().wrapping_add(ahead as usize);
-            prefetch(there);
-            prefetch(there.wrapping_add(LINE));
-            if stride > 2 * LINE as u64 {
-                prefetch(there.wrapping_add(2 * LINE));
-            }
-        }
     }
 
     /// Skips the rest of the block: after a record with a corrupt length, the next record can't be

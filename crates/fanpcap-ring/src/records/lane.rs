@@ -6,7 +6,7 @@
 //! BPF program's header of 24 bytes follows, then the captured bytes of the frame, with its tags.
 
 use crate::frame::Corrupt;
-use crate::prefetch::prefetch;
+use crate::prefetch::{AHEAD, prefetch_ahead};
 use fanpcap_linux::bpf::RingMapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,12 +35,6 @@ const ALIGNED: u64 = !7;
 
 /// Value of [`Lane::head`] if the snapshot has no record.
 pub(super) const NONE: u64 = u64::MAX;
-
-/// How many records ahead the reader prefetches: as many as [`crate::blocks`] prefetches packets.
-const AHEAD: u64 = 32;
-
-/// A cache line.
-const LINE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -246,7 +240,10 @@ impl Lane {
         if stride > self.unread() || HEAD + u64::from(header.captured) > len(next.word) {
             return Err(self.refuse(header.captured, next.word));
         }
-        self.ask_for(next.header, stride);
+        // Only within the snapshot: the kernel may be writing to the memory after it.
+        if AHEAD * stride < self.unread() {
+            prefetch_ahead(next.header.as_ptr().cast(), stride);
+        }
         self.pass(self.at.wrapping_add(stride));
         Ok(Record {
             // SAFETY: the record has room for the header, and `captured` bytes after it.
@@ -264,23 +261,6 @@ impl Lane {
     fn pass(&mut self, position: u64) {
         self.at = position;
         self.ring.read().store(position, Ordering::Relaxed);
-    }
-
-    /// Prefetches the record that is [`AHEAD`] records ahead. Computes its address as if all
-    /// records had the length of this one. Prefetches only within the snapshot, because the kernel
-    /// may be writing to the memory after the snapshot.
-    #[inline(always)]
-    fn ask_for(&self, header: NonNull<Header>, stride: u64) {
-        let ahead = AHEAD * stride;
-        if ahead < self.unread() {
-            #[expect(clippy::cast_possible_truncation, reason = "below the ring's length")]
-            let there = header.as_ptr().cast::<u8>().wrapping_add(ahead as usize);
-            prefetch(there);
-            prefetch(there.wrapping_add(LINE));
-            if stride > 2 * LINE as u64 {
-                prefetch(there.wrapping_add(2 * LINE));
-            }
-        }
     }
 
     #[cold]

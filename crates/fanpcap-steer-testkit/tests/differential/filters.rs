@@ -6,7 +6,7 @@ use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Shifts, run};
 use fanpcap_linux::bpf::Loaded;
-use fanpcap_reader::filter::View;
+use fanpcap_reader::filter::{LinkInfo, View};
 use fanpcap_steer::ebpf;
 use fanpcap_steer_testkit::{Draw, programs, tape};
 
@@ -71,10 +71,12 @@ fn expected(code: &[Classic], frame: &[u8]) -> u32 {
         data: frame,
         is_tag_inside: vlan.is_some(),
         wire_len: u32::try_from(bytes.len()).unwrap(),
-        protocol: protocol(&bytes),
-        pkttype: 0,
-        ifindex: INTERFACE,
-        hatype: 1,
+        link: LinkInfo {
+            protocol: protocol(&bytes),
+            pkttype: 0,
+            ifindex: INTERFACE,
+            hatype: 1,
+        },
         vlan,
     };
     match run(code, &view, Shifts::Modulo) {

@@ -41,12 +41,12 @@ impl Delivering {
     /// later the lane's row, r8 the number of bytes to capture. r9 is the
     /// record.
     pub(super) fn emit(&self, asm: &mut Assembler) {
+        let [missed, unwanted, dropped, written] = asm.labels();
         let ends = Ends {
-            missed: asm.label(),
-            unwanted: asm.label(),
-            dropped: asm.label(),
+            missed,
+            unwanted,
+            dropped,
         };
-        let written = asm.label();
         self.find(asm, &ends);
         if let Some(filter) = self.filter {
             self.run(asm, filter, &ends);
