@@ -9,7 +9,6 @@ use crate::port::ReadError;
 use crate::publish::Publisher;
 use crate::rest::Pace;
 use fanpcap_bpf::Classic;
-use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::{Frame, Layout, Ring, Stamp};
 use std::mem;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -27,11 +26,8 @@ pub(crate) struct Lane {
 pub(crate) struct Intake {
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
-    /// The word in which the reader publishes the number of frames taken; `None`: it publishes
-    /// none.
-    shown: Option<Word>,
-    /// The word in which the reader publishes the mark of the block that is being read.
-    shown_mark: Option<Word>,
+    /// The words in which the reader publishes its position; `None`: it publishes none.
+    shown: Option<PublishedPosition>,
     pub(crate) publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
@@ -146,15 +142,12 @@ impl Lane {
     /// Releases to the kernel the frames that have been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
-        let mut is_marked = true;
-        let head = ring.head(|closed| {
-            if let Some(closed) = closed {
-                intake.pace.handle_block(closed);
-                is_marked = false;
-            }
+        let mut is_released = false;
+        let head = ring.head(|| {
             pass(&mut intake.refilter);
+            is_released = true;
         });
-        if !is_marked {
+        if is_released {
             intake.show_mark(ring);
         }
         head
@@ -167,7 +160,6 @@ impl Intake {
             pace,
             refilter: None,
             shown: None,
-            shown_mark: None,
             publisher: None,
             look_at: u64::MAX,
             skipped: 0,
@@ -176,15 +168,14 @@ impl Intake {
 
     /// From now on publishes how far the reader of `ring` has come.
     pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
-        self.shown_mark = Some(words.mark);
         // Other members may have read the ring before its owner does, and published a later
         // position, which must stay.
         let shown = words.taken.get();
+        let words = self.shown.insert(words).clone();
         if shown <= ring.taken() || shown == u64::MAX {
             self.show_mark(ring);
             words.taken.set(ring.taken());
         }
-        self.shown = Some(words.taken);
     }
 
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
@@ -199,12 +190,12 @@ impl Intake {
     /// Publishes which block comes next, before a frame of the block is taken.
     #[inline]
     pub(crate) fn show_mark(&self, ring: &impl Layout) {
-        if let (Some(mark), Some(shown)) = (ring.mark(), &self.shown_mark) {
+        if let (Some(mark), Some(shown)) = (ring.mark(), &self.shown) {
             if ring.taken() < self.skipped {
                 // Another member has read these frames, and has published a later block.
                 return;
             }
-            shown.set(mark.word());
+            shown.mark.set(mark.word());
             // The fence keeps the order of the stores. So if the thread is killed, a published
             // count never belongs to a block whose mark is not yet published.
             compiler_fence(Ordering::Release);
@@ -247,11 +238,11 @@ impl Intake {
         // the packet.
         if let Some(shown) = &self.shown {
             if taken < self.look_at {
-                shown.set(taken);
+                shown.taken.set(taken);
             } else if taken <= self.skipped {
                 return Ok(false);
             } else {
-                shown.set(taken);
+                shown.taken.set(taken);
                 self.look_at = look(&mut self.publisher, taken, control);
             }
         }

@@ -343,7 +343,9 @@ impl Reader {
     #[inline(never)]
     fn settle(&self, state: &mut State) {
         if let Lanes::Several(Merge { mut lanes, .. }) = state.take_lanes() {
-            if let Some(lane) = lanes.pop() {
+            if let Some(mut lane) = lanes.pop() {
+                // Forgets the rate from before the merge, which does not measure.
+                lane.intake.pace.rest(None);
                 state.lanes = Lanes::One(lane);
             }
         }

@@ -1,6 +1,6 @@
 //! A ring in any layout.
 
-use crate::blocks::{Blocks, Closed};
+use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
 use crate::frames::Frames;
 use crate::layout::Layout;
@@ -60,18 +60,19 @@ impl Ring {
 
     /// Returns the arrival time of the next packet, if there is one. Releases to the kernel the
     /// frames or blocks that have been read, and calls `released` for each.
-    pub fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
+    pub fn head(&mut self, mut released: impl FnMut()) -> Option<Stamp> {
         match self {
             Self::V2(frames) => {
                 if frames.is_held() {
                     frames.release();
-                    released(None);
+                    released();
                 }
                 frames.peek()
             }
             Self::V3(blocks) => loop {
                 if blocks.is_spent() {
-                    released(blocks.release());
+                    blocks.release();
+                    released();
                 }
                 if !blocks.open() {
                     return None;

@@ -1,7 +1,7 @@
 //! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
 use super::copy::{by_helper, copy};
-use super::pool::{self, KEY, PLACE, Room, SHORT, SLOT, STAMP};
+use super::pool::{self, KEY, PLACE, SHORT, SLOT, STAMP};
 use super::sent;
 use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
 use crate::layout::record::COPY_BIT;
@@ -54,15 +54,15 @@ impl Delivering {
         asm.load(Width::Word, R1, R10, PLACE);
         asm.alu(Op::And, R1, self.capture.shape.lanes() as i32 - 1);
         pool::find_lane(asm, ends.missed);
-        let room = Room::of(self.capture.shape, self.capture.side);
-        let longest = room.longest();
+        let capture = self.capture;
+        let longest = capture.longest();
         asm.when(R8.above(longest), |asm| asm.set(R8, longest));
-        room.make(asm, self.take_block, ends.dropped);
-        room.block(asm, ends.dropped);
-        for most in room.bounds() {
+        capture.make_room(asm, self.take_block, ends.dropped);
+        capture.block(asm, ends.dropped);
+        for most in capture.bounds() {
             let longer = asm.label();
             asm.jump_if(R8.above(most), longer);
-            room.address(asm, most, ends.dropped);
+            capture.address(asm, most, ends.dropped);
             self.write(asm);
             self.copy(asm, most, ends.dropped);
             asm.jump(written);

@@ -9,7 +9,7 @@
 //! use. The offset of a record is read from the lane just before it is added to the block's
 //! address, because all paths to the addition must give the offset the same bounds.
 
-use super::{POOLS, Side};
+use super::{Capture, POOLS, Side};
 use crate::layout::{BELLS_MAP, POOLS_MAP, PoolShape, RECEIVED_LONGEST, SENT_LONGEST};
 use crate::layout::{first_bell, members, row};
 use fanpcap_bpf::MapSpec;
@@ -66,21 +66,12 @@ pub(super) fn find_lane(asm: &mut Assembler, missing: Label) {
     asm.set(R7, R0);
 }
 
-/// The parameters of the code that finds room.
-pub(super) struct Room {
-    shape: PoolShape,
-    side: Side,
-}
-
-impl Room {
-    pub(super) fn of(shape: PoolShape, side: Side) -> Self {
-        Self { shape, side }
-    }
-
+/// The code that finds room.
+impl Capture {
     /// The bounds of a packet's bytes in a record, from the shortest record's on. Each is one less
     /// than a power of two, for a mask. A block that has no room for a record of the bound is left,
     /// so a bound that is much longer than a record wastes memory.
-    pub(super) fn bounds(&self) -> impl Iterator<Item = i32> {
+    pub(super) fn bounds(self) -> impl Iterator<Item = i32> {
         let half = self.shape.block_len() as i32 / 2 - 1;
         let bounds: [i32; BOUNDS] = [SHORT, RECEIVED_LONGEST, half.min(SENT_LONGEST)];
         bounds.into_iter().take(match self.side {
@@ -90,19 +81,19 @@ impl Room {
     }
 
     /// The most bytes of a packet in a record.
-    pub(super) fn longest(&self) -> i32 {
+    pub(super) fn longest(self) -> i32 {
         self.bounds().last().unwrap_or(SHORT)
     }
 
     /// The greatest offset at which a record with so many bytes of a packet may begin.
-    fn last_offset(&self, captured: i32) -> i32 {
+    fn last_offset(self, captured: i32) -> i32 {
         layout::last_offset(self.shape.block_len(), captured.unsigned_abs()) as i32
     }
 
     /// Makes the lane's block have room for a record with r8 bytes of a packet. Takes another block
     /// by the function `take_block` if the lane's block has no room, or jumps to `none` if no block
     /// is free. Expects the context in r6 and the lane's row in r7; clobbers r9.
-    pub(super) fn make(&self, asm: &mut Assembler, take_block: Label, none: Label) {
+    pub(super) fn make_room(self, asm: &mut Assembler, take_block: Label, none: Label) {
         let enough = asm.label();
         asm.set(R9, self.last_offset(SHORT));
         for (shorter, longer) in self.bounds().zip(self.bounds().skip(1)) {
@@ -121,7 +112,7 @@ impl Room {
 
     /// Puts the address of the next record into r9, for a record with at most `captured` bytes of a
     /// packet. Expects the block's address in r0.
-    pub(super) fn address(&self, asm: &mut Assembler, captured: i32, none: Label) {
+    pub(super) fn address(self, asm: &mut Assembler, captured: i32, none: Label) {
         load_offset(asm, self.shape);
         asm.jump_if(R1.above(self.last_offset(captured)), none);
         asm.set(R9, R0);
@@ -129,7 +120,7 @@ impl Room {
     }
 
     /// Puts the address of the lane's block into r0.
-    pub(super) fn block(&self, asm: &mut Assembler, none: Label) {
+    pub(super) fn block(self, asm: &mut Assembler, none: Label) {
         asm.load(Width::Word, R1, R7, writer::BLOCK);
         // Entry 0 has the words.
         asm.alu(Op::Add, R1, 1);
