@@ -1,7 +1,7 @@
 //! TPACKET_V3: blocks of packets of any length. The kernel hands over whole blocks to the reader,
 //! and the reader releases whole blocks to the kernel.
 
-use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
+use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp, corrupt};
 use crate::layout::Layout;
 use crate::position::{Mark, Position};
 use crate::prefetch::prefetch_ahead;
@@ -286,7 +286,7 @@ impl Layout for Blocks {
         let start = open.next;
         if start > size - HEAD {
             open.left = 0;
-            return Err(outside(size));
+            return Err(corrupt(u32::MAX, 0, size as u64));
         }
         // SAFETY: `start` and a header's length after it are within the block.
         let base = unsafe { block.add(start) };
@@ -385,13 +385,4 @@ impl Blocks {
 fn low_half(tci: u32) -> u16 {
     let [a, b, ..] = tci.to_le_bytes();
     u16::from_le_bytes([a, b])
-}
-
-#[cold]
-fn outside(size: usize) -> Corrupt {
-    Corrupt {
-        mac: u32::MAX,
-        captured: 0,
-        room: u32::try_from(size).unwrap_or(u32::MAX),
-    }
 }

@@ -18,14 +18,10 @@ pub struct Corrupt {
 
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            mac,
-            captured,
-            room,
-        } = self;
         write!(
             f,
-            "corrupted frame on kernel ring: mac offset {mac} + caplen {captured} > frame len {room}"
+            "corrupted frame on kernel ring: mac offset {} + caplen {} > frame len {}",
+            self.mac, self.captured, self.room
         )
     }
 }
@@ -147,7 +143,7 @@ impl Frame<'_> {
     ) -> Result<Self, Corrupt> {
         let (mac, captured) = (usize::from(told.mac), told.captured as usize);
         if mac < head || mac + captured > room {
-            return Err(corrupt(told, room));
+            return Err(corrupt(told.mac.into(), told.captured, room as u64));
         }
         Ok(Self {
             // SAFETY: the caller guarantees `head`.
@@ -318,12 +314,7 @@ impl Frame<'_> {
             return Ok(());
         };
         if self.headroom < VLAN_TAG_LEN {
-            let (mac, captured) = (self.headroom, self.captured);
-            return Err(Corrupt {
-                mac,
-                captured,
-                room: 0,
-            });
+            return Err(corrupt(self.headroom, self.captured, 0));
         }
         self.vlan = None;
         self.headroom -= VLAN_TAG_LEN;
@@ -355,10 +346,11 @@ fn vlan(told: &FrameHeader) -> Option<Vlan> {
 }
 
 #[cold]
-fn corrupt(told: &FrameHeader, room: usize) -> Corrupt {
+pub(crate) fn corrupt(mac: u32, captured: u32, room: u64) -> Corrupt {
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
     Corrupt {
-        mac: told.mac.into(),
-        captured: told.captured,
-        room: u32::try_from(room).unwrap_or(u32::MAX),
+        mac,
+        captured,
+        room,
     }
 }

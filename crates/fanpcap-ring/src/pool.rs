@@ -25,6 +25,7 @@ use crate::wall::{OffsetClock, Wall};
 use lane::{LATEST, Lane, NONE, Next};
 use std::mem;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub use memory::{PoolMemory, PoolWords};
 pub use words::{NEVER, ONLY_DROPS, Word, wake_after};
@@ -226,7 +227,7 @@ impl Pool {
     pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
         loop {
             let next = self.find()?;
-            if next.flags() & COPY == 0 {
+            if next.header().flags.load(Relaxed) & COPY == 0 {
                 return Some(self.wall.time_of(next.stamp));
             }
             // Ignores the error for a corrupt record: `take` has skipped that record.
@@ -300,12 +301,13 @@ impl Layout for Pool {
         let Some(next) = self.find() else {
             return Ok(None);
         };
-        let record = self.current.take(next, &self.memory)?;
+        let captured = self.current.take(next, &self.memory)?;
         // The addition may wrap, because a dead reader may have left any number in `taken`.
         self.taken = self.taken.wrapping_add(1);
         self.last = next.stamp;
-        let link = NonNull::from(&self.links[usize::from(record.flags & OUTGOING)]).cast();
-        let (data, captured, len) = (record.data, record.captured, record.len);
+        let (data, header) = (next.data(), next.header());
+        let (len, flags) = (header.len.load(Relaxed), header.flags.load(Relaxed));
+        let link = NonNull::from(&self.links[usize::from(flags & OUTGOING)]).cast();
         let stamp = self.wall.time_of(next.stamp);
         // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
         // it. Their memory belongs to the pool, which lives as long as the frame; other processes

@@ -43,13 +43,8 @@ fn load(filter: Object) -> Option<LoadedProgram> {
 
 impl MemberIo for PoolOfMember {
     fn admit(&self, slot: u8, socket: u64) -> io::Result<()> {
-        let Self {
-            pool,
-            snaplen,
-            sent,
-            ..
-        } = self;
-        self.program.put(slot, pool, *snaplen, socket, *sent)
+        let program = &self.program;
+        program.put(slot, &self.pool, self.snaplen, socket, self.sent)
     }
 
     fn input(

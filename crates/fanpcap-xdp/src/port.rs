@@ -6,7 +6,7 @@
 use crate::layout::row;
 use crate::pool::MemberPool;
 use crate::program::{self, GroupProgram};
-use crate::rows::{Row, Rows, SlotCounts};
+use crate::rows::{Row, Rows};
 use fanpcap_linux::bpf::{Attached, RingMapping};
 use fanpcap_linux::packet;
 use fanpcap_linux::wait::{self, Epoll, POLLIN, clock};
@@ -174,16 +174,14 @@ impl Port for PoolPort {
     }
 
     fn take_statistics(&self) -> io::Result<PortStatistics> {
-        let SlotCounts {
-            produced, dropped, ..
-        } = self.rows.counts(self.slot);
+        let counts = self.rows.counts(self.slot);
         let take = |told: &AtomicU64, now: u64| {
             let before = told.fetch_max(now, Ordering::Relaxed);
             now.saturating_sub(before)
         };
-        let dropped = take(&self.dropped, dropped);
+        let dropped = take(&self.dropped, counts.dropped);
         Ok(PortStatistics {
-            received: take(&self.produced, produced).saturating_add(dropped),
+            received: take(&self.produced, counts.produced).saturating_add(dropped),
             dropped,
         })
     }

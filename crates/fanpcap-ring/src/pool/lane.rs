@@ -3,19 +3,19 @@
 use super::layout::{HEAD, record_len};
 use super::memory::PoolMemory;
 use super::words::{Lent, Word, leave};
-use crate::frame::Corrupt;
+use crate::frame::{Corrupt, corrupt};
 use crate::prefetch::{AHEAD, prefetch_ahead};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The header of a record. Other processes may write to it at any time, so each field is read once.
 #[repr(C)]
-struct Header {
+pub(super) struct Header {
     stamp: AtomicU64,
     captured: AtomicU32,
-    len: AtomicU32,
+    pub(super) len: AtomicU32,
     queue: AtomicU16,
-    flags: AtomicU16,
+    pub(super) flags: AtomicU16,
     filter: AtomicU32,
 }
 
@@ -58,25 +58,19 @@ pub(super) struct Next {
     header: NonNull<Header>,
 }
 
-pub(super) struct Record {
-    /// The frame's bytes. The header is in front of them.
-    pub(super) data: NonNull<u8>,
-    pub(super) captured: u32,
-    pub(super) len: u32,
-    pub(super) flags: u16,
-}
-
 impl Next {
     #[inline(always)]
-    fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &Header {
         // SAFETY: Lane::next has checked that the header is in the block, and it is aligned. The
         // block is mapped as long as the pool that has this record.
         unsafe { self.header.as_ref() }
     }
 
+    /// The frame's bytes, which follow the header.
     #[inline(always)]
-    pub(super) fn flags(&self) -> u16 {
-        self.header().flags.load(Relaxed)
+    pub(super) fn data(&self) -> NonNull<u8> {
+        // SAFETY: as in `header`; the address is at most the block's end.
+        unsafe { self.header.add(1) }.cast()
     }
 }
 
@@ -274,8 +268,9 @@ impl Lane {
         leave(&lent, sequence, |index| words.give(index));
     }
 
+    /// Takes the next record. Returns how many bytes of the frame it has.
     #[inline(always)]
-    pub(super) fn take(&mut self, next: Next, memory: &PoolMemory) -> Result<Record, Corrupt> {
+    pub(super) fn take(&mut self, next: Next, memory: &PoolMemory) -> Result<u32, Corrupt> {
         let captured = next.header().captured.load(Relaxed);
         let stride = record_len(captured);
         if stride > self.unread() || captured == 0 {
@@ -286,13 +281,7 @@ impl Lane {
             prefetch_ahead(next.header.as_ptr().cast(), stride);
         }
         self.pass(self.at + stride, memory);
-        Ok(Record {
-            // SAFETY: the record has room for the header, and `captured` bytes after it.
-            data: unsafe { next.header.add(1).cast() },
-            captured,
-            len: next.header().len.load(Relaxed),
-            flags: next.flags(),
-        })
+        Ok(captured)
     }
 
     /// Advances to a position. Stores the position before the packet is delivered: if this process
@@ -309,12 +298,8 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, captured: u32, memory: &PoolMemory) -> Corrupt {
-        let room = u32::try_from(self.unread()).unwrap_or(u32::MAX);
+        let room = self.unread();
         self.pass(self.end, memory);
-        Corrupt {
-            mac: HEAD,
-            captured,
-            room,
-        }
+        corrupt(HEAD, captured, room)
     }
 }

@@ -5,7 +5,7 @@
 //! (kernel/bpf/ringbuf.c). The upper bits of the length say whether the record is committed. The
 //! BPF program's header of 24 bytes follows, then the captured bytes of the frame, with its tags.
 
-use crate::frame::Corrupt;
+use crate::frame::{Corrupt, corrupt};
 use crate::prefetch::{AHEAD, prefetch_ahead};
 use fanpcap_linux::bpf::RingMapping;
 use std::ptr::NonNull;
@@ -267,11 +267,7 @@ impl Lane {
     #[inline(never)]
     fn refuse(&mut self, captured: u32, word: u32) -> Corrupt {
         self.skip();
-        Corrupt {
-            mac: u32::try_from(HEAD).unwrap_or(0),
-            captured,
-            room: word & !(BUSY | DISCARDED),
-        }
+        corrupt(u32::try_from(HEAD).unwrap_or(0), captured, len(word))
     }
 
     /// Skips all records up to the producer's position. After a record with a corrupt length, the
