@@ -43,13 +43,8 @@ pub struct Reader {
     state: OneReader<State>,
 }
 
-/// A filter that the application has set.
-#[derive(Debug)]
-struct NewFilter {
-    filter: Vec<Classic>,
-    /// The filter's number, if the kernel runs the filter too.
-    in_kernel: Option<u32>,
-}
+/// A filter that the application has set, and its number if the kernel runs it too.
+type NewFilter = (Vec<Classic>, Option<u32>);
 
 const MOST: usize = u64::BITS as usize;
 
@@ -90,8 +85,7 @@ impl State {
         publishers.for_each(|publisher| publisher.note_wait(waits));
     }
 
-    fn set_filter(&mut self, new: NewFilter, is_counted: bool) {
-        let NewFilter { filter, in_kernel } = new;
+    fn set_filter(&mut self, (filter, in_kernel): NewFilter, is_counted: bool) {
         for lane in self.own() {
             lane.set_filter(filter.clone(), in_kernel, is_counted);
         }
@@ -241,11 +235,7 @@ impl Reader {
             state.lanes = Lanes::One(lane);
         }
         if let Some(filter) = &filter {
-            let new = NewFilter {
-                filter: filter.clone(),
-                in_kernel: None,
-            };
-            state.set_filter(new, !self.control.is_socket());
+            state.set_filter((filter.clone(), None), !self.control.is_socket());
         }
         filter
     }
@@ -356,7 +346,7 @@ impl Reader {
     /// number, which is never 0. A record has the number of the filter that was run on its packet.
     /// If `in_kernel` is `None`, the reader runs the filter on each packet.
     pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: Option<u32>) {
-        self.filter.give(Box::new(NewFilter { filter, in_kernel }));
+        self.filter.give(Box::new((filter, in_kernel)));
         self.control.give_news();
     }
 

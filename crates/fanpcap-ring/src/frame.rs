@@ -196,13 +196,17 @@ impl Frame<'_> {
     /// ran no filter, or if the frame is in a packet socket's ring, which does not have the number.
     #[inline]
     pub fn filter(&self) -> u32 {
-        if self.headroom != OF_RECORD {
-            return 0;
-        }
         // SAFETY: the caller of of_record() guarantees these bytes.
-        let filter = unsafe { self.data.sub(4) };
-        // SAFETY: as above.
-        unsafe { filter.cast::<u32>().read() }
+        self.field(4).map_or(0, |filter| unsafe { filter.read() })
+    }
+
+    /// The address of the field of the record's header that begins `back` bytes before the frame's
+    /// bytes. `None` for a frame in a packet socket's ring.
+    #[inline]
+    fn field<T>(&self, back: usize) -> Option<NonNull<T>> {
+        debug_assert!(back <= 6);
+        // SAFETY: the caller of of_record() guarantees these bytes.
+        (self.headroom == OF_RECORD).then(|| unsafe { self.data.sub(back) }.cast())
     }
 
     /// The VLAN tag in the bytes of a record's frame, at byte 12, that packet sockets have beside
@@ -221,13 +225,8 @@ impl Frame<'_> {
 
     /// The flags of the record; 0 for a frame in a packet socket's ring.
     fn record_flags(&self) -> u16 {
-        if self.headroom != OF_RECORD {
-            return 0;
-        }
         // SAFETY: the caller of of_record() guarantees these bytes.
-        let flags = unsafe { self.data.sub(6) };
-        // SAFETY: as above.
-        unsafe { flags.cast::<u16>().read() }
+        self.field(6).map_or(0, |flags| unsafe { flags.read() })
     }
 
     /// The 16 bits at byte `at` of a record's frame. `None` for a frame in a packet socket's ring.
