@@ -33,6 +33,7 @@ pub use words::{NEVER, ONLY_DROPS, Word, wake_after};
 /// Flag of a record: another member also gets the packet.
 const COPY: u16 = 4;
 
+const ARPHRD_ETHER: u16 = 1;
 const PACKET_HOST: u8 = 0;
 const PACKET_OUTGOING: u8 = 4;
 
@@ -94,14 +95,20 @@ enum State {
 }
 
 impl Pool {
-    /// The pool of a member on `device`, whose `protocol` and `pkttype` are unused.
-    pub fn new(memory: PoolMemory, device: &LinkInfo, clocks: PoolClocks) -> Self {
+    /// The pool of a member on the Ethernet device with this index.
+    pub fn new(memory: PoolMemory, ifindex: u32, clocks: PoolClocks) -> Self {
         let mut lanes = (0..memory.words.lanes()).map(|number| Lane::new(number, &memory));
         // A pool's memory has at least one lane.
         let current = lanes.next().unwrap_or_else(|| Lane::new(0, &memory));
         let others = lanes.collect();
-        let links = [PACKET_HOST, PACKET_OUTGOING]
-            .map(|pkttype| LinkInfo { pkttype, ..*device }.to_bytes());
+        let device = LinkInfo {
+            protocol: 0,
+            ifindex,
+            hatype: ARPHRD_ETHER,
+            pkttype: 0,
+        };
+        let links =
+            [PACKET_HOST, PACKET_OUTGOING].map(|pkttype| LinkInfo { pkttype, ..device }.to_bytes());
         Self {
             current,
             others,

@@ -31,7 +31,7 @@ fn packet() -> impl Strategy<Value = Written> {
 }
 
 fn remains(writer: &Writer, taken: u64) -> Remains {
-    Remains::of_pool(Pool::new(writer.copy(), &DEVICE, CLOCKS), taken)
+    Remains::of_pool(Pool::new(writer.copy(), DEVICE.ifindex, CLOCKS), taken)
 }
 
 proptest! {
@@ -129,7 +129,7 @@ proptest! {
         after.iter().for_each(|&(lane, later)| arrive(lane, later));
         let free = writer.free();
         let (twin, memory) = writer.twin();
-        let mut adopting = Remains::of_pool(Pool::new(memory, &DEVICE, CLOCKS), pool.taken());
+        let mut adopting = Remains::of_pool(Pool::new(memory, DEVICE.ifindex, CLOCKS), pool.taken());
         for _ in 0..adopted {
             let Some(stamp) = adopting.head() else { break };
             prop_assert_eq!(adopting.next_frame().unwrap().unwrap().stamp(), stamp);
@@ -241,7 +241,7 @@ fn records_that_came_after_the_snapshots_time_wait() {
         now: || NOW.load(Ordering::Relaxed),
         ..CLOCKS
     };
-    let mut pool = Pool::new(memory, &DEVICE, clocks);
+    let mut pool = Pool::new(memory, DEVICE.ifindex, clocks);
     writer.arrive(0, &written(5));
     writer.arrive(1, &written(11));
     writer.arrive(1, &written(12));

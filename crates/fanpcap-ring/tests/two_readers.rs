@@ -12,7 +12,7 @@ use pool::{CLOCKS, DEVICE, Writer, drain, long, new_pool_of_two, time_of, times}
 
 /// What a successor of both readers finds.
 fn remains(writer: &Writer) -> Remains {
-    Remains::of_pool(Pool::new(writer.copy(), &DEVICE, CLOCKS), 0)
+    Remains::of_pool(Pool::new(writer.copy(), DEVICE.ifindex, CLOCKS), 0)
 }
 
 /// The process that is behind stands in a snapshot while the other reads more blocks than the pool

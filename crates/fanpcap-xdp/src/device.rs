@@ -3,7 +3,7 @@
 use crate::behind::{Behind, Selection};
 use crate::layout::settings;
 use crate::layout::{self, GROUP_SLOTS, PoolShape, SETTINGS_LEN};
-use crate::own::{Own, number};
+use crate::own::Own;
 use crate::program::DeviceMaps;
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
@@ -14,7 +14,6 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::{ethtool, interface};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
 /// The XDP engine's part of a device that it has taken over: its BPF link, the groups' BPF programs
 /// and the settings. The link runs a root, or the BPF program of the only group. If the engine is
@@ -116,51 +115,22 @@ impl PoolShape {
 }
 
 impl Device {
-    /// Takes over a device of the calling thread's network namespace. The host still gets all
-    /// packets.
-    ///
-    /// # Errors
-    /// See [`Unavailable`].
-    pub fn take_over(ifindex: u32) -> Result<Self, Unavailable> {
-        Self::take_over_behind(ifindex, None)
-    }
-
-    /// Takes over a device as [`Device::take_over`] does. With a `selection` of a cluster's node,
-    /// the engine is behind it, and the groups get the packets that the node selects.
-    ///
-    /// # Errors
-    /// See [`Unavailable`]. `Foreign` while a member that took over the device earlier still runs.
-    pub fn take_over_behind(
-        ifindex: u32,
-        selection: Option<Selection>,
-    ) -> Result<Self, Unavailable> {
-        Untaken::find(ifindex, selection)?.take_over()
-    }
-
     /// Opens the device from [`Device::descriptors`] of another process. Needs no capability.
     ///
     /// # Errors
     /// `InvalidData` when the descriptors are not those of a device.
     pub fn open(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut all = descriptors;
-        let turn = if all.len() > DESCRIPTORS {
-            all.pop()
-        } else {
-            None
-        };
-        let entry = if all.len() > DESCRIPTORS {
-            all.pop()
-        } else {
-            None
-        };
+        let behind = all.split_off(DESCRIPTORS.min(all.len()));
         let all = <[OwnedFd; DESCRIPTORS]>::try_from(all);
         let [link, programs, settings, stamp] = all.map_err(|_| io::ErrorKind::InvalidData)?;
-        let behind = match entry.zip(turn) {
-            Some((entry, turn)) => Some(Behind {
+        let behind = match <[OwnedFd; 2]>::try_from(behind) {
+            Ok([entry, turn]) => Some(Behind {
                 entry: ObjectArray::open(entry, MapKind::ProgArray, 1)?,
                 turn,
             }),
-            None => None,
+            Err(rest) if rest.is_empty() => None,
+            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
         };
         Ok(Self {
             link: Attached::open(link, Hook::Driver)?,
@@ -207,20 +177,9 @@ impl Device {
 
     /// Sets whether the host loses packets on which no steering program decides.
     pub fn set_steals(&self, steals: bool) {
-        if let Some(verdict) = number(&self.own.settings, settings::VERDICT) {
-            let wanted = if steals {
-                layout::XDP_DROP
-            } else {
-                layout::XDP_PASS
-            };
-            verdict.store(wanted, Ordering::Release);
-        }
-    }
-
-    /// Whether the host loses packets on which no steering program decides.
-    pub fn steals(&self) -> bool {
-        let verdict = number(&self.own.settings, settings::VERDICT);
-        verdict.is_some_and(|it| it.load(Ordering::Acquire) == layout::XDP_DROP)
+        let verdicts = [layout::XDP_PASS, layout::XDP_DROP];
+        self.own
+            .set(settings::VERDICT, verdicts[usize::from(steals)]);
     }
 
     /// Gives the device's packets to the groups of these group slots and to no other groups,
@@ -276,9 +235,7 @@ impl Device {
         // Makes the groups' BPF programs read the root's stamp. Only a root for several groups
         // stores a stamp.
         if only.is_none() {
-            if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
-                has_root.store(1, Ordering::SeqCst);
-            }
+            self.own.set(settings::HAS_ROOT, 1);
         }
         // The settings must never name a group slot that the attached root does not serve. So this
         // code first removes group slots from the settings, then attaches the root, then adds group
@@ -337,14 +294,11 @@ impl Device {
 
     /// The group slots of the device's root; 0 without a root.
     fn root(&self) -> u32 {
-        let root = number(&self.own.settings, settings::ROOT);
-        root.map_or(0, |root| root.load(Ordering::Acquire))
+        self.own.get(settings::ROOT)
     }
 
     fn set_root(&self, group_slots: u32) {
-        if let Some(root) = number(&self.own.settings, settings::ROOT) {
-            root.store(group_slots, Ordering::Release);
-        }
+        self.own.set(settings::ROOT, group_slots);
     }
 }
 

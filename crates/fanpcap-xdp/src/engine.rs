@@ -129,28 +129,3 @@ impl TakenDevice for DeviceRegistry {
         })
     }
 }
-
-impl WatchedCounters for HeldCounters {
-    fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]> {
-        let counts = self.slot_counts(slot);
-        self.is_of(slot, socket).then(|| counts.for_slot())
-    }
-
-    fn stop(&self, slot: u8, socket: u64) {
-        if self.is_of(slot, socket) {
-            self.stop_slot(slot);
-        }
-    }
-
-    fn offered(&self) -> u64 {
-        self.group_counts().offered
-    }
-
-    fn nowhere(&self) -> u64 {
-        self.group_counts().nowhere
-    }
-
-    fn no_member(&self) -> u64 {
-        self.group_counts().no_member
-    }
-}

@@ -97,31 +97,23 @@ impl Error for XdpError {
 
 impl From<XdpError> for Refusal {
     fn from(error: XdpError) -> Self {
-        let slug = match &error {
-            XdpError::Crowded { .. } => "xdp-device-is-crowded",
-            XdpError::Unavailable(_) | XdpError::Serve(_) => "xdp-unavailable",
-            XdpError::Part { error, .. } if error.kind() != io::ErrorKind::PermissionDenied => {
-                "system-call-failed"
-            }
-            XdpError::Program(_) | XdpError::Part { .. } => "xdp-program-refused",
-            XdpError::Memory { .. } => "xdp-memory",
-        };
-        let is_busy = match &error {
-            // A BPF program whose name can't be read may belong to this engine. In this case, the
-            // device is busy only until the engine's members on it end.
-            XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
-                name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
-            }
-            XdpError::Crowded { .. }
-            | XdpError::Unavailable(_)
-            | XdpError::Serve(_)
-            | XdpError::Program(_)
-            | XdpError::Part { .. }
-            | XdpError::Memory { .. } => false,
-        };
         let lacks_privilege = matches!(
             &error,
             XdpError::Part { error, .. } if error.kind() == io::ErrorKind::PermissionDenied
+        );
+        let slug = match &error {
+            XdpError::Crowded { .. } => "xdp-device-is-crowded",
+            XdpError::Unavailable(_) | XdpError::Serve(_) => "xdp-unavailable",
+            XdpError::Part { .. } if !lacks_privilege => "system-call-failed",
+            XdpError::Program(_) | XdpError::Part { .. } => "xdp-program-refused",
+            XdpError::Memory { .. } => "xdp-memory",
+        };
+        // A BPF program whose name can't be read may belong to this engine. In this case, the
+        // device is busy only until the engine's members on it end.
+        let is_own = |name: &Option<String>| name.as_ref().is_none_or(|it| it.starts_with(PREFIX));
+        let is_busy = matches!(
+            &error,
+            XdpError::Unavailable(Unavailable::Foreign { name, .. }) if is_own(name)
         );
         Self {
             is_busy,

@@ -2,7 +2,8 @@
 //! group's last member and its BPF programs have ended.
 
 use crate::layout::{ROW_LEN, row};
-use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
+use crate::rows::{Ledger, Rows};
+use fanpcap_engine::WatchedCounters;
 use fanpcap_linux::bpf::ObjectId;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
@@ -48,27 +49,34 @@ impl HeldCounters {
         }
         Err(io::ErrorKind::NotFound.into())
     }
+}
 
-    /// Whether the member with this socket has the slot, or was the last member in the slot.
-    pub(crate) fn is_of(&self, slot: u8, socket: u64) -> bool {
-        is_of(&self.rows, slot, socket)
+impl WatchedCounters for HeldCounters {
+    fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]> {
+        let counts = self.rows.counts(slot);
+        is_of(&self.rows, slot, socket).then(|| counts.for_slot())
     }
 
-    /// The counts for a slot since the group began.
-    pub(crate) fn slot_counts(&self, slot: u8) -> SlotCounts {
-        self.rows.counts(slot)
+    fn stop(&self, slot: u8, socket: u64) {
+        if is_of(&self.rows, slot, socket) {
+            self.rows.of(slot).for_each(|row| row.set(row::SNAPLEN, 0));
+        }
     }
 
-    /// Stops the packets for a slot.
-    pub(crate) fn stop_slot(&self, slot: u8) {
-        self.rows.of(slot).for_each(|row| row.set(row::SNAPLEN, 0));
+    fn offered(&self) -> u64 {
+        self.ledger.counts(&self.rows).offered
     }
 
-    pub(crate) fn group_counts(&self) -> GroupCounts {
-        self.ledger.counts(&self.rows)
+    fn nowhere(&self) -> u64 {
+        self.ledger.counts(&self.rows).nowhere
+    }
+
+    fn no_member(&self) -> u64 {
+        self.ledger.counts(&self.rows).no_member
     }
 }
 
+/// Whether the member with this socket has the slot, or was the last member in the slot.
 fn is_of(rows: &Rows, slot: u8, socket: u64) -> bool {
     let mut rows = rows.of(slot);
     rows.any(|row| row.read(row::SOCKET) == socket)

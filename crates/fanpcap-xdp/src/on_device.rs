@@ -21,7 +21,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
-use fanpcap_ring::{LinkInfo, Pool, Remains};
+use fanpcap_ring::{Pool, Remains};
 use fanpcap_steer::ForEngine;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -203,13 +203,7 @@ impl OnDevice for OnXdp {
 
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
         let pool = MemberPool::open(rings, self.program.shape())?;
-        let link = LinkInfo {
-            protocol: 0,
-            ifindex: self.ifindex,
-            hatype: ARPHRD_ETHER,
-            pkttype: 0,
-        };
-        let pool = Pool::new(pool.map()?, &link, CLOCKS);
+        let pool = Pool::new(pool.map()?, self.ifindex, CLOCKS);
         Ok(Remains::of_pool(pool, taken))
     }
 
@@ -297,6 +291,5 @@ fn open_new(made: Vec<OwnedFd>, shape: PoolShape) -> io::Result<MemberPool> {
 const PROGRAM: u64 = 0;
 const COUNTERS: u64 = 1;
 
-// errno(3), linux/if_arp.h.
+// errno(3).
 const ENOMEM: i32 = 12;
-const ARPHRD_ETHER: u16 = 1;

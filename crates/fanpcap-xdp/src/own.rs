@@ -29,15 +29,32 @@ impl Own {
     pub(crate) fn new() -> Result<Self, Unavailable> {
         let of_map = |error| Unavailable::Load(LoadError::of_map(ProgramKind::Xdp, error));
         let settings = Table::create_rows(SETTINGS_MAP, SETTINGS_LEN, 1).map_err(of_map)?;
-        if let Some(verdict) = number(&settings, settings::VERDICT) {
-            verdict.store(layout::XDP_PASS, Ordering::Release);
-        }
         let programs = ObjectArray::create(PROGRAMS_MAP, MapKind::ProgArray, GROUP_SLOTS);
-        Ok(Self {
+        let own = Self {
             programs: programs.map_err(of_map)?,
             settings,
             stamp: Map::create(STAMP_MAP, &layout::stamp()).map_err(of_map)?,
-        })
+        };
+        own.set(settings::VERDICT, layout::XDP_PASS);
+        Ok(own)
+    }
+
+    /// The setting at this offset in the settings.
+    fn setting(&self, at: i16) -> Option<&AtomicU32> {
+        let at = usize::from(at.unsigned_abs());
+        self.settings.view(at, 1)?.first()
+    }
+
+    pub(crate) fn get(&self, at: i16) -> u32 {
+        let setting = self.setting(at);
+        setting.map_or(0, |it| it.load(Ordering::Acquire))
+    }
+
+    /// Changes a setting, as a full barrier.
+    pub(crate) fn set(&self, at: i16, number: u32) {
+        if let Some(setting) = self.setting(at) {
+            setting.store(number, Ordering::SeqCst);
+        }
     }
 
     /// Loads the root that serves no group.
@@ -80,10 +97,6 @@ impl Own {
         };
         Loaded::load_for(&root, name, &given, device).map(Loaded::into_program)
     }
-}
-
-pub(crate) fn number(settings: &Table, at: i16) -> Option<&AtomicU32> {
-    settings.view(usize::from(at.unsigned_abs()), 1)?.first()
 }
 
 /// errno(3).

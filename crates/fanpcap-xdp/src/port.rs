@@ -11,7 +11,7 @@ use fanpcap_linux::bpf::{Attached, RingMapping};
 use fanpcap_linux::packet;
 use fanpcap_linux::wait::{self, Epoll, POLLIN, clock};
 use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
-use fanpcap_ring::{LinkInfo, Pool, PoolClocks, PoolWords};
+use fanpcap_ring::{Pool, PoolClocks, PoolWords};
 use fanpcap_tpacket::Socket;
 use std::ffi::c_short;
 use std::io;
@@ -33,14 +33,9 @@ pub fn open(
     pool: &MemberPool,
     timeout: Option<Duration>,
 ) -> io::Result<Input> {
-    let device = LinkInfo {
-        protocol: 0,
-        ifindex: packet::address(socket)?.ifindex,
-        hatype: ARPHRD_ETHER,
-        pkttype: 0,
-    };
+    let ifindex = packet::address(socket)?.ifindex;
     Ok(Input {
-        ring: Ring::Pool(Pool::new(pool.map()?, &device, CLOCKS)),
+        ring: Ring::Pool(Pool::new(pool.map()?, ifindex, CLOCKS)),
         port: Arc::new(PoolPort::new(socket, program, slot, pool)?),
         timeout,
     })
@@ -189,9 +184,6 @@ impl Port for PoolPort {
 
 /// The device still exists, but the engine's BPF program was detached from it.
 const DETACHED: &str = "The BPF program was detached from the interface";
-
-/// linux/if_arp.h.
-const ARPHRD_ETHER: u16 = 1;
 
 #[cfg(test)]
 mod tests;

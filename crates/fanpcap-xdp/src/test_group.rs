@@ -5,7 +5,7 @@ use crate::port::CLOCKS;
 use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, PoolShape};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
-use fanpcap_ring::{Layout as _, LinkInfo, Pool, PoolClocks};
+use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
 use fanpcap_testkit::frames::{ethernet, v4};
@@ -88,17 +88,11 @@ impl DeviceRegistry {
 }
 
 pub(crate) fn reader(maps: &MemberPool) -> Pool {
-    let link = LinkInfo {
-        protocol: 0,
-        ifindex: 7,
-        hatype: 1,
-        pkttype: 0,
-    };
     let clocks = PoolClocks {
         offset: || 0,
         ..CLOCKS
     };
-    Pool::new(maps.map().unwrap(), &link, clocks)
+    Pool::new(maps.map().unwrap(), 7, clocks)
 }
 
 /// Returns the content of the next record: bytes, length on the wire, and the filter that the frame

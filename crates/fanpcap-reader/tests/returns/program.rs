@@ -54,7 +54,7 @@ fn pool(memory: PoolMemory) -> Pool {
         now: || u64::MAX,
         offset,
     };
-    Pool::new(memory, &DEVICE, clocks)
+    Pool::new(memory, DEVICE.ifindex, clocks)
 }
 
 impl FakeProgram {

@@ -89,7 +89,7 @@ fn drain(pool: &mut Pool) {
 
 /// Reads all that a dead reader has left.
 fn read_out(writer: &Writer, taken: u64) {
-    let mut remains = Remains::of_pool(Pool::new(writer.copy(), &DEVICE, CLOCKS), taken);
+    let mut remains = Remains::of_pool(Pool::new(writer.copy(), DEVICE.ifindex, CLOCKS), taken);
     let mut reads = 0;
     while remains.head().is_some() {
         look(remains.next_frame());

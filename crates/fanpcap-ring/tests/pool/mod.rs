@@ -124,7 +124,7 @@ fn memory([blocks, writer, reader]: [Mapping; 3], block_len: usize) -> PoolMemor
 /// A new pool: the BPF programs' side and the reader's.
 pub fn new_pool(count: usize, lanes: usize) -> (Writer, Pool) {
     let (writer, memory) = new_memory(BLOCK_LEN, count, lanes);
-    (writer, Pool::new(memory, &DEVICE, CLOCKS))
+    (writer, Pool::new(memory, DEVICE.ifindex, CLOCKS))
 }
 
 /// A new pool of two readers, as after fork(2): the BPF programs' side, the readers, and the words.
@@ -133,7 +133,7 @@ pub fn new_pool_of_two(count: usize, lanes: usize) -> (Writer, [Pool; 2], PoolWo
     let again = || [0, 1, 2].map(|index: usize| maps[index].again().expect("memory"));
     let (others, [_, writer, reader]) = (again(), again());
     let (made, first) = made(maps, BLOCK_LEN, lanes);
-    let pools = [first, memory(others, BLOCK_LEN)].map(|it| Pool::new(it, &DEVICE, CLOCKS));
+    let pools = [first, memory(others, BLOCK_LEN)].map(|it| Pool::new(it, DEVICE.ifindex, CLOCKS));
     let words = PoolWords::new(writer, reader, BLOCK_LEN).expect("lanes");
     (made, pools, words)
 }

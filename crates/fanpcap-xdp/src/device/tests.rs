@@ -15,6 +15,18 @@ use fanpcap_testkit::veth::ip;
 use std::process::Command;
 use std::time::Duration;
 
+impl Device {
+    /// Takes over a device of the calling thread's network namespace.
+    pub(crate) fn take_over(ifindex: u32) -> Result<Self, Unavailable> {
+        Self::take_over_behind(ifindex, None)
+    }
+
+    /// With a `selection` of a cluster's node, the engine is behind it.
+    fn take_over_behind(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
+        Untaken::find(ifindex, selection)?.take_over()
+    }
+}
+
 mod tags;
 mod behind;
 mod sent_filters;
@@ -132,7 +144,8 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
             (vec![], true, 0),
         ] {
             device.set_steals(steals);
-            assert_eq!(device.steals(), steals);
+            let verdict = device.own.get(settings::VERDICT);
+            assert_eq!(verdict == layout::XDP_DROP, steals);
             let group_slots: Vec<(u8, BorrowedFd<'_>)> = (0..).zip(group_slots).collect();
             device.serve(&group_slots).unwrap();
             let before = group.program.group_counts().offered;

@@ -6,7 +6,8 @@ use crate::test_group::STEERING;
 use fanpcap_buckets::layout;
 use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
-use std::sync::atomic::AtomicU32;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A filter that keeps this many bytes of each packet that the host sends, and all received ones.
 fn keep(sent: Option<i32>, number: u32) -> SlotFilter {
