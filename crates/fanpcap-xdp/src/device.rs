@@ -15,6 +15,30 @@ use fanpcap_linux::{ethtool, interface};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// The operations that the registry needs from a device. A trait lets tests use a device without
+/// BPF programs.
+pub trait ServedDevice: Sized {
+    /// Opens the device from these descriptors, which are in the order of
+    /// [`ServedDevice::descriptors`].
+    ///
+    /// # Errors
+    /// `NotFound` when the device's BPF program has been detached.
+    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
+
+    /// The descriptors that another process needs for [`ServedDevice::of`].
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Gives the device's packets to the groups in these group slots and to no other groups,
+    /// through each group's BPF program. A failed call can be repeated.
+    ///
+    /// # Errors
+    /// The errors of bpf(2).
+    fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()>;
+
+    /// Sets whether the host loses the device's packets.
+    fn set_steals(&self, steals: bool);
+}
+
 /// The XDP engine's part of a device that it has taken over: its BPF link, the groups' BPF programs
 /// and the settings. The link runs a root, or the BPF program of the only group. If the engine is
 /// behind the selection of a cluster's node, the link is the selection's link.
@@ -143,20 +167,6 @@ impl Device {
         })
     }
 
-    /// The device's descriptors, for [`Device::open`] in another process.
-    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let mut all = vec![
-            self.link.as_fd(),
-            self.own.programs.as_fd(),
-            self.own.settings.as_fd(),
-            self.own.stamp.as_fd(),
-        ];
-        if let Some(Behind { entry, turn }) = &self.behind {
-            all.extend([entry.as_fd(), turn.as_fd()]);
-        }
-        all
-    }
-
     /// The device's index; 0 if the device is gone, or if its BPF program is detached.
     ///
     /// # Errors
@@ -173,43 +183,6 @@ impl Device {
             stamp: self.own.stamp.as_fd(),
             link: Some(&self.link),
         }
-    }
-
-    /// Sets whether the host loses packets on which no steering program decides.
-    pub fn set_steals(&self, steals: bool) {
-        let verdicts = [layout::XDP_PASS, layout::XDP_DROP];
-        self.own
-            .set(settings::VERDICT, verdicts[usize::from(steals)]);
-    }
-
-    /// Gives the device's packets to the groups of these group slots and to no other groups,
-    /// through each group's BPF program. A group must have the same group slot in every call. Each
-    /// packet goes either to the groups that were served before the change, or to the groups that
-    /// are served after it. If a call fails halfway, the next call completes the change. Only one
-    /// process at a time, and only one thread of it, may call this function for a device.
-    ///
-    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
-    /// no new root can be loaded, the present root stays attached, but no longer finds the BPF
-    /// program of the removed group.
-    ///
-    /// # Errors
-    /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
-    pub fn serve(&self, group_slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
-        for (group_slot, program) in group_slots {
-            self.own.programs.put((*group_slot).into(), &[*program])?;
-        }
-        let wanted = group_slots
-            .iter()
-            .fold(0, |all, (group_slot, _)| all | (1 << group_slot));
-        let only = match group_slots {
-            [(_, only)] => Some(*only),
-            _ => None,
-        };
-        self.give_to(wanted, only)?;
-        let is_free = |group_slot: &u32| wanted & (1 << group_slot) == 0;
-        (0..GROUP_SLOTS)
-            .filter(is_free)
-            .try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
     }
 
     /// Gives the device's packets to the groups of these group slots. The device runs a root, or
@@ -299,6 +272,69 @@ impl Device {
 
     fn set_root(&self, group_slots: u32) {
         self.own.set(settings::ROOT, group_slots);
+    }
+}
+
+impl ServedDevice for Device {
+    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
+        let device = Self::open(descriptors)?;
+        match device.ifindex()? {
+            // The device has been removed, or its BPF program has been detached.
+            0 => Err(io::ErrorKind::NotFound.into()),
+            found if found == ifindex => Ok(device),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// The device's descriptors, for [`Device::open`] in another process.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all = vec![
+            self.link.as_fd(),
+            self.own.programs.as_fd(),
+            self.own.settings.as_fd(),
+            self.own.stamp.as_fd(),
+        ];
+        if let Some(Behind { entry, turn }) = &self.behind {
+            all.extend([entry.as_fd(), turn.as_fd()]);
+        }
+        all
+    }
+
+    /// Gives the device's packets to the groups of these group slots and to no other groups,
+    /// through each group's BPF program. A group must have the same group slot in every call. Each
+    /// packet goes either to the groups that were served before the change, or to the groups that
+    /// are served after it. If a call fails halfway, the next call completes the change. Only one
+    /// process at a time, and only one thread of it, may call this function for a device.
+    ///
+    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
+    /// no new root can be loaded, the present root stays attached, but no longer finds the BPF
+    /// program of the removed group.
+    ///
+    /// # Errors
+    /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
+    fn serve(&self, group_slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
+        for (group_slot, program) in group_slots {
+            self.own.programs.put((*group_slot).into(), &[*program])?;
+        }
+        let wanted = group_slots
+            .iter()
+            .fold(0, |all, (group_slot, _)| all | (1 << group_slot));
+        let only = match group_slots {
+            [(_, only)] => Some(*only),
+            _ => None,
+        };
+        self.give_to(wanted, only)?;
+        let is_free = |group_slot: &u32| wanted & (1 << group_slot) == 0;
+        (0..GROUP_SLOTS)
+            .filter(is_free)
+            .try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
+    }
+
+    /// Sets whether the host loses packets on which no steering program decides.
+    fn set_steals(&self, steals: bool) {
+        let verdicts = [layout::XDP_PASS, layout::XDP_DROP];
+        self.own
+            .set(settings::VERDICT, verdicts[usize::from(steals)]);
     }
 }
 

@@ -32,7 +32,7 @@ mod engine;
 
 pub use behind::{Selection, TURN};
 pub use capture::Capture;
-pub use device::{Device, Untaken, takes_tags};
+pub use device::{Device, ServedDevice, Untaken, takes_tags};
 pub use engine::Xdp;
 pub use error::XdpError;
 pub use layout::{GROUP_SLOTS, PoolShape, SLOTS};
@@ -40,6 +40,6 @@ pub use load::{Compile, ProgramError};
 pub use pool::MemberPool;
 pub use port::open;
 pub use program::{DeviceMaps, GroupProgram, SlotFilter};
-pub use registry::{DeviceRegistry, ServedDevice};
+pub use registry::DeviceRegistry;
 pub use rows::{GroupCounts, SlotCounts};
 pub use unavailable::Unavailable;

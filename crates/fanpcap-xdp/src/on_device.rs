@@ -193,11 +193,8 @@ impl OnDevice for OnXdp {
     }
 
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool> {
-        let own = rings
-            .iter()
-            .map(OwnedFd::try_clone)
-            .collect::<io::Result<_>>()?;
-        let pool = MemberPool::open(own, self.program.shape())?;
+        let own = rings.iter().map(OwnedFd::try_clone);
+        let pool = MemberPool::open(own.collect::<io::Result<_>>()?, self.program.shape())?;
         Ok(pool.map_words()?.has_unread())
     }
 
@@ -238,12 +235,12 @@ struct LoaderOnXdp<'a> {
 
 impl Loader for LoaderOnXdp<'_> {
     fn load(&self, steering: &ForEngine, _: &str, table: BorrowedFd<'_>) -> Result<Next, Refusal> {
-        let OnXdp {
-            program, counts, ..
-        } = self.group;
         let compile = |capture: &crate::Capture| steering.object(capture);
-        let given = counts.given(table);
-        let loaded = program.load_next(self.registry.device().maps(), &given, &compile);
+        let (given, maps) = (
+            self.group.counts.given(table),
+            self.registry.device().maps(),
+        );
+        let loaded = self.group.program.load_next(maps, &given, &compile);
         let (received, sent) = loaded.map_err(XdpError::Program)?;
         let programs = [Some(received.as_fd()), sent.as_ref().map(AsFd::as_fd)];
         let programs = programs.iter().flatten().map(|it| it.try_clone_to_owned());

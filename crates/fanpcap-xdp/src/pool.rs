@@ -105,13 +105,8 @@ impl MemberPool {
     }
 
     /// Bytes of the words and of all blocks.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.array.len()
-    }
-
-    /// Always false, because a pool has at least one block.
-    pub fn is_empty(&self) -> bool {
-        self.array.is_empty()
     }
 
     /// Stores the slot's counts at the time when the slot has just got this pool.

@@ -11,61 +11,13 @@
 //! Callers hold the device's lock. A caller that also needs a group's lock takes the group's lock
 //! first.
 
-use crate::device::Device;
+use crate::device::{Device, ServedDevice};
 use crate::layout::GROUP_SLOTS;
 use fanpcap_engine::faults;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_linux::wait::{Epoll, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-/// The operations that the registry needs from a device. A trait lets tests use a device without
-/// BPF programs.
-pub trait ServedDevice: Sized {
-    /// Opens the device from these descriptors, which are in the order of
-    /// [`ServedDevice::descriptors`].
-    ///
-    /// # Errors
-    /// `NotFound` when the device's BPF program has been detached.
-    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
-
-    /// The descriptors that another process needs for [`ServedDevice::of`].
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-
-    /// Gives the device's packets to the groups in these group slots and to no other groups,
-    /// through each group's BPF program. A failed call can be repeated.
-    ///
-    /// # Errors
-    /// The errors of bpf(2).
-    fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()>;
-
-    /// Sets whether the host loses the device's packets.
-    fn set_steals(&self, steals: bool);
-}
-
-impl ServedDevice for Device {
-    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
-        let device = Self::open(descriptors)?;
-        match device.ifindex()? {
-            // The device has been removed, or its BPF program has been detached.
-            0 => Err(io::ErrorKind::NotFound.into()),
-            found if found == ifindex => Ok(device),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.descriptors()
-    }
-
-    fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()> {
-        self.serve(slots)
-    }
-
-    fn set_steals(&self, steals: bool) {
-        self.set_steals(steals);
-    }
-}
 
 struct GroupSlot {
     number: u8,
@@ -135,10 +87,8 @@ impl<D: ServedDevice> DeviceRegistry<D> {
             lifelines: Epoll::new()?,
             device,
         };
-        let (entry, parts) = (
-            StoredFd::Engine(ifindex.into()),
-            registry.device.descriptors(),
-        );
+        let parts = registry.device.descriptors();
+        let entry = StoredFd::Engine(ifindex.into());
         registry.store.put(entry, &parts)?;
         let lifelines = [registry.lifelines.as_fd()];
         registry.store.put(StoredFd::Lifelines, &lifelines)?;

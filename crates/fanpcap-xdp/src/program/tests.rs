@@ -77,7 +77,7 @@ fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
     let (maps, mut pool) = group.pool(96);
     // A record has 96 bytes. The ends of blocks stay empty, and another CPU may have a block, if
     // the test has moved there.
-    let room = u32::try_from(maps.len() / 96).unwrap();
+    let room = u32::try_from(maps.size() / 96).unwrap();
     group.run(&udp, 2 * room);
     group.run(&other, 5);
     let counts = group.program.group_counts();
@@ -247,7 +247,7 @@ fn another_process_has_it_by_its_descriptors() {
     let pool = MemberPool::create(None, other.shape()).unwrap();
     let copies = || pool.descriptors().iter().map(own).collect::<Vec<_>>();
     let opened = MemberPool::open(copies(), other.shape()).unwrap();
-    assert_eq!(opened.len(), pool.len());
+    assert_eq!(opened.size(), pool.size());
     other.put(0, &opened, 96, 0, false).unwrap();
     group.run(&frame(60), 2);
     assert_eq!(other.slot_counts(0).produced, 2);
@@ -317,7 +317,7 @@ fn members_have_pools_of_any_number_of_blocks() {
         group.program.put(0, &maps, 96, 0, false).unwrap();
         group.run(&frame(60), 3);
         assert_eq!(std::iter::from_fn(|| next(&mut pool)).count(), 3);
-        maps.len()
+        maps.size()
     });
     assert!(lens.is_sorted() && lens[2] >= 128 << 20);
     group.program.take_away(0).unwrap();
@@ -333,7 +333,7 @@ fn each_record_is_whole_wherever_its_block_ends() {
     let (maps, mut pool) = group.pool(65_535);
     let mut bytes = 0;
     let mut number = 0_u32;
-    while bytes < 5 * maps.len() {
+    while bytes < 5 * maps.size() {
         let len = 60 + (number * 7919) % 3000 + u32::from(number % 50 == 0) * 60_000;
         let mut frame = frame(u16::try_from(len).unwrap());
         frame[50..54].copy_from_slice(&number.to_ne_bytes());
@@ -358,7 +358,7 @@ fn a_full_pool_goes_on_when_it_was_read() {
     // Header, bytes and spare bytes: a multiple of 8.
     let record = 24 + 1514 + 14;
     let block_len = group.program.shape().block_len();
-    let blocks = maps.len() as u64 / u64::from(block_len) - 1;
+    let blocks = maps.size() as u64 / u64::from(block_len) - 1;
     let in_block = u64::from(last_offset(block_len, SHORT) / record + 1);
     for _ in 0..3 {
         let before = group.program.slot_counts(0);
