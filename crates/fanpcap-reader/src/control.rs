@@ -200,11 +200,6 @@ impl Control {
         self.has_news.store(true, Ordering::Release);
     }
 
-    #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.has_news.load(Ordering::Relaxed)
-    }
-
     /// Ends the current read, or the next one. Async-signal-safe.
     pub fn break_loop(&self) {
         self.broken.store(true, Ordering::Relaxed);

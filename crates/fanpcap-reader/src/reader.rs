@@ -248,7 +248,7 @@ impl Reader {
         packet: &mut Packet,
     ) -> Result<(), Pause> {
         let control = &self.control;
-        if control.has_news() {
+        if control.has_news.load(Ordering::Relaxed) {
             self.take_news(state, call);
         }
         match &mut state.lanes {

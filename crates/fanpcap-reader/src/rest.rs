@@ -86,14 +86,9 @@ impl Pace {
     pub(crate) fn of(ring: &Ring, timeout: Option<Duration>) -> Self {
         match ring {
             Ring::V2(frames) => Self::frames(frames.count()),
-            Ring::V3(blocks) => Self::blocks(blocks.count()),
+            Ring::V3(blocks) => Self::new(share(blocks.count(), LARGE), 2, LONGEST, 0),
             Ring::Pool(pool) => Self::records(pool.bytes(), timeout),
         }
-    }
-
-    /// The pace of a ring of blocks with many packets each.
-    fn blocks(count: usize) -> Self {
-        Self::new(share(count, LARGE), 2, LONGEST, 0)
     }
 
     /// The pace of a ring of frames with one packet each.
@@ -226,7 +221,7 @@ mod tests {
     }
 
     fn after_blocks(count: usize, blocks: u32, microseconds_each: u32, full: bool) -> Pace {
-        let mut pace = Pace::blocks(count);
+        let mut pace = Pace::new(share(count, LARGE), 2, LONGEST, 0);
         for block in 0..blocks {
             pace.handle_block(Closed {
                 first: at(block * microseconds_each),
