@@ -1,6 +1,5 @@
 //! Joins a group without duplicate packets, and explains why joining failed.
 
-mod engine_error;
 mod program_error;
 mod error;
 mod conflict;
@@ -13,6 +12,7 @@ mod ready;
 mod entry;
 mod program;
 
+pub use crate::engine_error::EngineError;
 use crate::identity::Identity;
 use crate::member::Member;
 use crate::membership::Membership;
@@ -23,7 +23,6 @@ use crate::roster::Roster;
 use conflict::{Doubt, conflict, device};
 pub use engine::EngineAsk;
 pub(crate) use engine::attach_group;
-pub use engine_error::EngineError;
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::{Group, GroupChoice, Steal};

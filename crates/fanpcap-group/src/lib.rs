@@ -27,6 +27,7 @@ pub mod guard;
 mod found;
 mod taken_devices;
 mod exchange;
+mod engine_error;
 pub mod spares;
 #[cfg(feature = "faults")]
 pub mod audit;

@@ -14,8 +14,8 @@
 //! Rings that a newcomer has taken never come back into the store. So no process that has them
 //! mapped can reach the rings of a later member.
 
+use crate::engine_error::EngineError;
 use crate::guard::{GroupGuard, GroupLock};
-use crate::join::EngineError;
 use crate::shared::Shared;
 use crate::steered::SteerError;
 use crate::table::{Table, at};

@@ -1,7 +1,7 @@
 //! Finds how a group differs from the group that a newcomer asked for.
 
-use super::engine_error::EngineError;
 use super::error::JoinError;
+use crate::engine_error::EngineError;
 use crate::page::GroupDir;
 use crate::roster::Roster;
 use fanpcap_config::device::ANY;
