@@ -276,6 +276,11 @@ pub(super) struct ReportsAround<'a> {
 }
 
 impl ReportsAround<'_> {
+    /// Whether the node certainly saw no packet of a bucket between the two reports.
+    pub(super) fn is_still(&self, bucket: usize) -> bool {
+        self.after.is_some() && self.seen(bucket).is_exact()
+    }
+
     pub(super) fn seen(&self, bucket: usize) -> Span {
         self.span(|report| report.seen[bucket])
     }

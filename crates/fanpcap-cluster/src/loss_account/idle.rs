@@ -2,8 +2,8 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::balance::RunCounts;
-use super::counter_run::{CounterRun, ReportsAround, Spans};
+use super::balance::{ObserverReports, RunCounts};
+use super::counter_run::{CounterRun, Spans};
 use super::interval::Interval;
 use super::ledger::Ledger;
 use super::ownership::Flags;
@@ -22,17 +22,19 @@ struct IntervalEnd {
 }
 
 impl Ledger {
-    /// For each bucket without traffic, gives all observers the same number of offered packets.
+    /// For each bucket without traffic, gives all observers the same number of offered packets. If
+    /// some observers were silent then, and certainly did not see more packets than the others, the
+    /// others get this number.
     pub(super) fn rest(&mut self) {
         let observers = self.observers(self.time);
         let resting = |bucket: usize| {
-            let still = |(_, around): &(&CounterRun, ReportsAround<'_>)| {
-                around.after.is_some() && around.seen(bucket).is_exact()
-            };
+            let still = |(_, around): &ObserverReports<'_>| around.is_still(bucket);
             let offered = self.offered_now(&observers, bucket);
             (!observers.is_empty() && observers.iter().all(still)).then_some(offered)
         };
         let resting: Vec<Option<Span>> = (0..BUCKETS).map(resting).collect();
+        let known = |bucket: usize| resting[bucket].or_else(|| self.certain(&observers, bucket));
+        let known: Vec<Option<Span>> = (0..BUCKETS).map(known).collect();
         self.note_turns(&resting);
         let follows_unknown = |run: &CounterRun| run.follows_unknown;
         if !self.settings.analyzed && self.runs.iter().any(follows_unknown) {
@@ -45,13 +47,20 @@ impl Ledger {
         for run in &mut self.runs {
             let around = run.around(time, self.settings.skew);
             let seen: Box<Spans> = Box::new(std::array::from_fn(|bucket| around.seen(bucket)));
+            let has_after = around.after.is_some();
             let Some(before) = run.before.as_mut().filter(|_| run.end.is_none()) else {
                 continue;
             };
-            for (bucket, offered) in resting.iter().enumerate() {
-                if let Some(offered) = *offered {
-                    let known = (before[bucket] + seen[bucket]).most;
-                    let lacks = offered.least.saturating_sub(known).max(0);
+            for (bucket, offered) in known.iter().enumerate() {
+                let is_resting = resting[bucket].is_some();
+                let is_still = has_after && seen[bucket].is_exact();
+                if let Some(offered) = offered.filter(|_| is_resting || is_still) {
+                    let own = before[bucket] + seen[bucket];
+                    if !is_resting && own != offered && run.had[bucket] {
+                        // `close` does the same for the buckets of `resting`.
+                        self.intervals[bucket].gone.lack();
+                    }
+                    let lacks = offered.least.saturating_sub(own.most).max(0);
                     run.mirror = run.mirror.saturating_add(lacks);
                     run.port.rest(bucket, lacks);
                     before[bucket] = offered - seen[bucket];
@@ -63,6 +72,21 @@ impl Ledger {
                 self.floor[bucket] = offered;
             }
         }
+    }
+
+    /// The number of a bucket's offered packets, if some observers saw no packet of it at this time,
+    /// one of them saw all packets, and the others certainly did not see more.
+    fn certain(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Option<Span> {
+        let mut still = observers
+            .iter()
+            .filter(|(_, around)| around.is_still(bucket))
+            .peekable();
+        still.peek()?;
+        let offered = self.offered(observers, bucket);
+        let shows =
+            |(run, around): &ObserverReports<'_>| run.offered(around, bucket) == Some(offered);
+        let is_known = offered.is_exact() && still.any(shows);
+        is_known.then(|| self.offered_now(observers, bucket))
     }
 
     /// Ends the interval of each bucket without traffic, if all counts of the bucket are known.

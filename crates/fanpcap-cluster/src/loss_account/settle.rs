@@ -19,6 +19,13 @@ const UNKNOWN: u64 = 5_000_000_000;
 /// For this time, in nanoseconds, a node that counts as dead may return with the same counters.
 const PATIENCE: u64 = 120_000_000_000;
 
+/// If reports of a longer time come at once, they are evaluated for times that are so many
+/// nanoseconds apart.
+const STEP: u64 = 1_000_000_000;
+
+/// The maximum number of these times. Older reports are not kept.
+const STEPS: u64 = 20;
+
 impl Ledger {
     /// Evaluates the reports that have come. Call it about once a second.
     pub fn settle(&mut self) {
@@ -33,7 +40,21 @@ impl Ledger {
             return;
         }
         self.settings.skew = skew;
-        self.time = self.time.max(time);
+        let time = self.time.max(time);
+        // While a node was silent, `self.time` stood still, and traffic may have paused.
+        if self.time > 0 {
+            self.time = self.time.max(time.saturating_sub(STEPS * STEP));
+            while time - self.time > STEP + STEP / 2 {
+                self.time += STEP;
+                self.evaluate();
+            }
+        }
+        self.time = time;
+        self.evaluate();
+    }
+
+    /// Evaluates the reports up to `self.time`.
+    fn evaluate(&mut self) {
         self.judge();
         self.extend_ends();
         self.look_for_unknown();

@@ -5,6 +5,7 @@ mod model;
 mod named;
 mod owners;
 mod joined;
+mod pauses;
 mod unheard;
 mod minutes;
 mod turns;

@@ -190,7 +190,7 @@ fn a_coordinator_that_stood_still_waits_no_longer_for_a_lost_topology() {
 /// loss account contain the lost and the doubled packets.
 #[test]
 fn what_a_fork_lost_and_doubled_is_in_the_account() {
-    for seed in [691, 987, 1158, 1883, 2450, 3123] {
+    for seed in [691, 751, 987, 1158, 1883, 2450, 3123] {
         let (_, verdict) = on_embedded(seed, &RunPlan::of(seed), false);
         let accounts = verdict.map(|verdict| verdict.accounts);
         assert!(matches!(accounts, Ok(1..)), "seed {seed}: {accounts:?}");
