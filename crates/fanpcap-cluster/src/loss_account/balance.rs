@@ -15,11 +15,12 @@ use super::span::{Span, signed};
 pub(super) type ObserverReports<'a> = (&'a CounterRun, ReportsAround<'a>);
 
 impl Ledger {
-    /// The live observers, with their reports around a time.
+    /// The observers with their reports around a time: live runs, and runs that ended later.
     pub(super) fn observers(&self, time: u64) -> Vec<ObserverReports<'_>> {
-        let observer = |run: &&CounterRun| run.is_live() && run.before.is_some();
+        let observers = self.runs.iter().filter(|run| run.before.is_some());
         let around = |run| (run, CounterRun::around(run, time, self.settings.skew));
-        self.runs.iter().filter(observer).map(around).collect()
+        let is_one = |(run, around): &ObserverReports<'_>| run.is_live() || around.after.is_some();
+        observers.map(around).filter(is_one).collect()
     }
 
     /// The offered packets of a bucket: from `observers` or, if there are none, from ended runs.

@@ -270,7 +270,8 @@ impl Ledger {
             };
             (run.node, (0..BUCKETS).map(lacks).collect())
         };
-        let lacks: Vec<(NodeId, Vec<Span>)> = observers.iter().map(lacks).collect();
+        let live = observers.iter().filter(|(run, _)| run.is_live());
+        let lacks: Vec<(NodeId, Vec<Span>)> = live.map(lacks).collect();
         for (node, lacks) in lacks {
             let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();
             if let Some(run) = self.runs.iter_mut().find(of_node) {
