@@ -23,56 +23,67 @@ impl Ledger {
         observers.map(around).filter(is_one).collect()
     }
 
-    /// The offered packets of a bucket: from `observers` or, if there are none, from ended runs.
-    pub(super) fn offered(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Span {
-        let spans = observers
-            .iter()
-            .filter_map(|(run, around)| Some((run.is_exact(bucket), run.offered(around, bucket)?)));
-        let least = spans.clone().map(|(_, span)| span.least).max();
-        let Some(least) = least else {
-            return self.floor[bucket];
+    /// For each bucket, the packets that were offered until `time`, according to the observers of
+    /// that time, or to ended runs if there are no such observers.
+    pub(super) fn offered(&self, time: u64) -> Vec<Span> {
+        let observers = self.observers(time);
+        if observers.is_empty() {
+            return self.floor.to_vec();
+        }
+        let mut shown = vec![Shown::default(); BUCKETS];
+        let mut amid_traffic = Vec::new();
+        for (run, around) in &observers {
+            let stamp = around.after.map(|report| report.summary.stamp);
+            for (bucket, shown) in shown.iter_mut().enumerate() {
+                let span = run.offered(around, bucket).unwrap_or_default();
+                shown.least = shown.least.max(Some(span.least));
+                if run.is_exact(bucket) {
+                    shown.most = shown.most.max(Some(span.most));
+                    shown.stamp = stamp.into_iter().chain(shown.stamp).min();
+                } else {
+                    amid_traffic.push((*run, bucket, span.most));
+                }
+            }
+        }
+        let mut offered: Vec<Option<i64>> = shown.iter().map(|shown| shown.most).collect();
+        for (run, bucket, most) in amid_traffic {
+            if self.shows_more(run, bucket, shown[bucket]) {
+                offered[bucket] = offered[bucket].max(Some(most));
+            }
+        }
+        let span = |(shown, most): (&Shown, Option<i64>)| {
+            let least = shown.least.unwrap_or(0);
+            let most = most.map_or(least, |most| most.max(least));
+            Span { least, most }
         };
-        let most_exact = spans
-            .clone()
-            .filter(|(exact, _)| *exact)
-            .map(|(_, span)| span.most)
-            .max();
+        shown.iter().zip(offered).map(span).collect()
+    }
+
+    /// Whether an observer that began amid traffic certainly saw more packets of a bucket than all
+    /// observers with exact counts. If there are no others, its count is used anyway.
+    fn shows_more(&self, run: &CounterRun, bucket: usize, shown: Shown) -> bool {
         // The observers with exact counts have counted all packets of other observers' reports with
         // stamps of this time or earlier.
         let skews = self.settings.skew.saturating_mul(2);
-        let exact = observers.iter().filter(|(run, _)| run.is_exact(bucket));
-        let stamps = exact.filter_map(|(_, around)| Some(around.after?.summary.stamp));
-        let until = stamps.min().map_or(0, |stamp| stamp.saturating_sub(skews));
-        // An observer that began amid traffic counts only if it certainly saw more packets than all
-        // observers with exact counts.
-        let shows_more = |(run, _): &&ObserverReports<'_>| {
-            let least = || {
-                let before = run.before.as_ref()?[bucket].least;
-                Some(before.saturating_add(signed(run.report_until(until)?.seen[bucket])))
-            };
-            most_exact.is_none_or(|most| least().is_some_and(|least| least > most))
+        let until = shown.stamp.map_or(0, |stamp| stamp.saturating_sub(skews));
+        let least = || {
+            let before = run.before.as_ref()?[bucket].least;
+            Some(before.saturating_add(signed(run.report_until(until)?.seen[bucket])))
         };
-        let beyond = observers.iter().filter(shows_more);
-        let beyond = beyond.filter_map(|(run, around)| run.offered(around, bucket));
-        let most = beyond
-            .map(|span| span.most)
-            .chain(most_exact)
-            .max()
-            .unwrap_or(least);
-        Span {
-            least,
-            most: most.max(least),
-        }
+        shown
+            .most
+            .is_none_or(|most| least().is_some_and(|least| least > most))
     }
 
-    /// The packets of a bucket that were offered until now, according to live and ended observers.
-    pub(super) fn offered_now(&self, observers: &[ObserverReports<'_>], bucket: usize) -> Span {
-        let offered = self.offered(observers, bucket);
-        let floor = self.floor[bucket];
-        Span {
-            least: offered.least.max(floor.least),
-            most: offered.most.max(floor.least),
+    /// For each bucket, the packets that were offered until `time`, according to the observers of
+    /// that time and to ended runs.
+    pub(super) fn offered_now(&self, time: u64) -> Vec<Span> {
+        let mut offered = self.offered(time);
+        for (offered, floor) in offered.iter_mut().zip(self.floor.iter()) {
+            offered.least = offered.least.max(floor.least);
+            offered.most = offered.most.max(floor.least);
         }
+        offered
     }
 
     /// How many packets of each bucket a run captured.
@@ -100,11 +111,11 @@ impl Ledger {
         }
         let last = run.last();
         let known = self.known(run);
-        let until = self.observers(end.at.min(self.time));
+        let offered = self.offered_now(end.at.min(self.time));
         let captured = |bucket: usize| {
             let reported = signed(last.captured[bucket]);
             let unseen = match end.owned[bucket] {
-                true => self.beyond(known[bucket], &until, bucket),
+                true => beyond(known[bucket], offered[bucket]),
                 false => 0,
             };
             Span {
@@ -133,10 +144,10 @@ impl Ledger {
             if at.saturating_add(self.settings.skew) < stamp {
                 continue;
             }
-            let until = self.observers(at.min(self.time));
+            let offered = self.offered_now(at.min(self.time));
             for (bucket, unreported) in unreported.iter_mut().enumerate() {
                 if end.owned[bucket] && owned.is_none_or(|owned| owned[bucket]) {
-                    let packets = self.beyond(known[bucket], &until, bucket);
+                    let packets = beyond(known[bucket], offered[bucket]);
                     *unreported = (*unreported).max(packets.unsigned_abs());
                 }
             }
@@ -164,16 +175,8 @@ impl Ledger {
         Box::new(std::array::from_fn(known))
     }
 
-    /// Upper limit of the packets of a bucket that were offered after the first `known` packets,
-    /// and by the time of these observers' reports.
-    fn beyond(&self, known: i64, until: &[ObserverReports<'_>], bucket: usize) -> i64 {
-        let offered = self.offered_now(until, bucket).most;
-        offered.saturating_sub(known).max(0)
-    }
-
     /// What became of all packets until `self.time`, up to which every live node has reported.
     pub fn account(&self) -> Account {
-        let observers = self.observers(self.time);
         let shares = self.shares();
         let mut account = Account {
             nodes: self.nodes(),
@@ -184,8 +187,7 @@ impl Ledger {
             history: self.history.clone(),
             ..Account::default()
         };
-        for bucket in 0..BUCKETS {
-            let offered = self.offered_now(&observers, bucket);
+        for (bucket, offered) in self.offered_now(self.time).into_iter().enumerate() {
             let row = self.bucket(bucket, offered, &shares);
             account.total.offered += row.offered;
             account.total.captured += row.captured;
@@ -304,6 +306,22 @@ impl Ledger {
         spans.remove(&0);
         spans.into_values().filter_map(|(_, _, apart)| apart).max()
     }
+}
+
+/// What the observers show of a bucket.
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    /// The lower limit of the offered packets.
+    least: Option<i64>,
+    /// The upper limit, and the earliest of the first reports after the time: both only of the
+    /// observers with exact counts.
+    most: Option<i64>,
+    stamp: Option<u64>,
+}
+
+/// Upper limit of the packets that were offered after the first `known` packets.
+fn beyond(known: i64, offered: Span) -> i64 {
+    offered.most.saturating_sub(known).max(0)
 }
 
 /// A run's counts up to the time of the account.

@@ -246,25 +246,30 @@ impl CounterRun {
         self.verdict != Verdict::Sound && self.judged == time
     }
 
-    /// Two reports around `time`. All packets of the first report were offered by `time`. The
-    /// second report has all packets that were offered by `time`. The delay until a packet is
-    /// counted and the difference of clocks are together at most `skew`.
+    /// Two reports around `time`: see [`around`].
     pub(super) fn around(&self, time: u64, skew: u64) -> ReportsAround<'_> {
-        let mut reports = self.reports.iter();
-        let until = time.saturating_sub(skew);
-        let after = time.saturating_add(skew);
-        ReportsAround {
-            before: reports
-                .clone()
-                .rfind(|report| report.summary.stamp <= until),
-            after: reports.find(|report| report.summary.stamp >= after),
-        }
+        around(&self.reports, time, skew)
     }
 
     /// The packets of a bucket offered by the time of `around`, according to this observer only.
     pub(super) fn offered(&self, around: &ReportsAround<'_>, bucket: usize) -> Option<Span> {
         let before = self.before.as_ref()?[bucket];
         Some(before + around.seen(bucket))
+    }
+}
+
+/// Two of a run's reports around `time`. All packets of the first report were offered by `time`. The
+/// second report has all packets that were offered by `time`. The delay until a packet is counted
+/// and the difference of clocks are together at most `skew`.
+pub(super) fn around(reports: &VecDeque<Report>, time: u64, skew: u64) -> ReportsAround<'_> {
+    let until = time.saturating_sub(skew);
+    let after = time.saturating_add(skew);
+    let mut reports = reports.iter();
+    ReportsAround {
+        before: reports
+            .clone()
+            .rfind(|report| report.summary.stamp <= until),
+        after: reports.find(|report| report.summary.stamp >= after),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::counter_run::{CounterRun, ReportsAround, RunAge, Spans, zeros};
+use super::counter_run::{CounterRun, RunAge, Spans, zeros};
 use super::history::note;
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::span::{Span, signed, sum};
-use crate::identity::{NodeId, Revision};
+use crate::identity::Revision;
 use crate::topology::NODES;
 
 /// The longest measured time, in nanoseconds, that a packet waited for its node's CPU.
@@ -61,11 +61,12 @@ impl Ledger {
         self.align();
         self.compare();
         self.reach_ends();
-        self.judge_ports();
+        let offered = self.offered_now(self.time);
+        self.judge_ports(&offered);
         for run in self.runs.iter_mut().filter(|run| run.end.is_none()) {
             note(&mut self.history, run, self.time);
         }
-        self.rest();
+        self.rest(&offered);
         self.give_up();
     }
 
@@ -224,20 +225,20 @@ impl Ledger {
         }
         let around = run.around(time, skew);
         let booked = run.around(begin, skew);
-        let others = self.observers(time);
+        let offered = self.offered(time);
         let before = |bucket: usize| {
             let seen = if fresh {
                 Span::default()
             } else {
                 around.seen(bucket)
             };
-            self.offered(&others, bucket) - seen
+            offered[bucket] - seen
         };
         // For each bucket, the packets that `run` captured before the ledger began, as a negative
         // number.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
-            let come = self.offered(&others, bucket).most.max(0);
+            let come = offered[bucket].most.max(0);
             if run.age == RunAge::Resumed {
                 let Span { least, most } = run.unbooked[bucket];
                 let come = come.saturating_sub(self.intervals[bucket].offered.least);
@@ -255,28 +256,17 @@ impl Ledger {
         ))
     }
 
-    /// Judges each observer's port from the offered packets that the observer did not see.
-    fn judge_ports(&mut self) {
-        let time = self.time;
-        let observers = self.observers(time);
-        let offered: Vec<Span> = (0..BUCKETS)
-            .map(|bucket| self.offered_now(&observers, bucket))
-            .collect();
+    /// Judges each live observer's port from the offered packets that the observer did not see.
+    fn judge_ports(&mut self, offered: &[Span]) {
+        let (time, skew) = (self.time, self.settings.skew);
         let total = sum(offered.iter().map(|span| span.least));
-        let lacks = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
-            let lacks = |bucket: usize| match run.offered(around, bucket) {
-                Some(seen) => offered[bucket] - seen,
-                None => Span::default(),
-            };
-            (run.node, (0..BUCKETS).map(lacks).collect())
-        };
-        let live = observers.iter().filter(|(run, _)| run.is_live());
-        let lacks: Vec<(NodeId, Vec<Span>)> = live.map(lacks).collect();
-        for (node, lacks) in lacks {
-            let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();
-            if let Some(run) = self.runs.iter_mut().find(of_node) {
-                run.port.judge(time, &lacks, run.mirror, total);
-            }
+        let observers = self.runs.iter_mut().filter(|run| run.before.is_some());
+        for run in observers.filter(|run| run.is_live()) {
+            let around = run.around(time, skew);
+            let seen = |bucket: usize| run.offered(&around, bucket).unwrap_or_default();
+            let lacks = (0..BUCKETS).map(|bucket| offered[bucket] - seen(bucket));
+            let lacks: Vec<Span> = lacks.collect();
+            run.port.judge(time, &lacks, run.mirror, total);
         }
     }
 
@@ -335,10 +325,7 @@ impl Ledger {
         if !over.contains(&true) {
             return;
         }
-        let observers = self.observers(self.time);
-        let offered: Vec<Span> = (0..BUCKETS)
-            .map(|bucket| self.offered_now(&observers, bucket))
-            .collect();
+        let offered = self.offered_now(self.time);
         let gone: Vec<_> = (self.shares().into_iter().zip(&over))
             .filter(|(_, is_over)| **is_over)
             .map(|(share, _)| {

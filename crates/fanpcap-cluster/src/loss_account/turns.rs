@@ -32,21 +32,17 @@ impl Ledger {
     /// Notes which nodes may have missed a packet or a topology update. A few missed packets are
     /// found only after the traffic has stopped, because until then these packets may be on their
     /// way to the node.
-    pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
+    pub(super) fn note_turns(&mut self, offered: &[Span], rests: &[bool]) {
         if !self.in_turn {
             return;
         }
-        let observers = self.observers(self.time);
-        let offered: Vec<Span> = (0..BUCKETS)
-            .map(|bucket| self.offered_now(&observers, bucket))
-            .collect();
         let lacks = |run: &CounterRun| {
             let around = run.around(self.time, self.settings.skew);
-            let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
-                (Some(seen), Some(offered)) => seen == offered,
-                (Some(seen), None) => seen.most >= offered[bucket].least,
+            let has_all = |bucket: usize| match run.offered(&around, bucket) {
+                Some(seen) if rests[bucket] => seen == offered[bucket],
+                Some(seen) => seen.most >= offered[bucket].least,
                 // A run that was never an observer is checked later, when it becomes an observer.
-                (None, _) => !run.booked,
+                None => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;
             let has_beacons = stamp.saturating_sub(beacon.seen) <= BEACONS;
