@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fanpcap_cluster::NodeId;
 use fanpcap_config::report::{Fault, Report, quote};
 use fanpcap_select::{Key as SelectionKey, Selection};
 
@@ -14,23 +13,33 @@ use super::value::Value;
 use super::{Conf, Embedded, Engine, Etcd, Located, Mode, Records};
 use crate::shipping::RecordTransport;
 
+/// The value of a key, as an `Option`. The last word is the variant that values of the key have.
+macro_rules! value {
+    ($found:expr, $key:expr, $variant:ident) => {
+        match $found.entry($key).map(|entry| &entry.value) {
+            Some(Value::$variant(value)) => Some(value.clone()),
+            _ => None,
+        }
+    };
+}
+
 /// Checks the settings of a file together.
 pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     let found = FileEntries { entries, source };
     let engine = found.engine()?;
     found.check_engine()?;
     let conf = Conf {
-        cluster: found.name(Key::Cluster).ok_or_else(|| {
+        cluster: value!(found, Key::Cluster, Name).ok_or_else(|| {
             let example = "cluster = NAME";
             found.missing("the cluster's name is missing", example)
         })?,
         key_files: found.files(Key::Secrets),
         engine,
-        node: found.value(Key::Node).and_then(node),
-        address: found.value(Key::Address).and_then(ip),
+        node: value!(found, Key::Node, Node),
+        address: value!(found, Key::Address, Ip),
         weight: found.number(Key::Weight, 1),
-        devices: found.devices(),
-        beacon: found.name(Key::Beacon),
+        devices: value!(found, Key::Device, Names).unwrap_or_default(),
+        beacon: value!(found, Key::Beacon, Name),
         mode: found.mode(),
         header: found.number(Key::Header, 52),
         selection: found.selection(),
@@ -61,60 +70,27 @@ impl<'a> FileEntries<'a> {
         self.entries.iter().find(|entry| entry.row.key == key)
     }
 
-    fn value(&self, key: Key) -> Option<&'a Value> {
-        self.entry(key).map(|entry| &entry.value)
-    }
-
-    fn name(&self, key: Key) -> Option<String> {
-        let Value::Name(name) = self.value(key)? else {
-            return None;
-        };
-        Some(name.clone())
-    }
-
-    fn devices(&self) -> Vec<String> {
-        match self.value(Key::Device) {
-            Some(Value::Names(names)) => names.clone(),
-            _ => Vec::new(),
-        }
-    }
-
     fn filter(&self) -> Option<Located<String>> {
         let place = self.entry(Key::Filter)?.at.clone();
-        let value = self.name(Key::Filter)?;
+        let value = value!(self, Key::Filter, Name)?;
         Some(Located { value, place })
     }
 
     fn word(&self, key: Key) -> Option<&'static str> {
-        let Value::Choice(word) = self.value(key)? else {
-            return None;
-        };
-        Some(word)
+        value!(self, key, Choice)
     }
 
     fn number(&self, key: Key, otherwise: u16) -> u16 {
-        match self.value(key) {
-            Some(Value::Number(number)) => u16::try_from(*number).unwrap_or(u16::MAX),
-            _ => otherwise,
-        }
-    }
-
-    fn port(&self, key: Key) -> Option<u16> {
-        Some(self.number(key, 0)).filter(|port| *port > 0)
+        let number = value!(self, key, Number);
+        number.map_or(otherwise, |it| u16::try_from(it).unwrap_or(u16::MAX))
     }
 
     fn time(&self, key: Key, otherwise: u64) -> Duration {
-        match self.value(key) {
-            Some(Value::Time(time)) => *time,
-            _ => Duration::from_millis(otherwise),
-        }
+        value!(self, key, Time).unwrap_or(Duration::from_millis(otherwise))
     }
 
     fn addresses(&self, key: Key) -> Vec<SocketAddr> {
-        match self.value(key) {
-            Some(Value::Addresses(all)) => all.clone(),
-            _ => Vec::new(),
-        }
+        value!(self, key, Addresses).unwrap_or_default()
     }
 
     fn files(&self, key: Key) -> Vec<Located<PathBuf>> {
@@ -141,7 +117,9 @@ impl<'a> FileEntries<'a> {
     fn engine(&self) -> Result<Engine, Report> {
         match self.engine_name() {
             "etcd" => self.etcd().map(|etcd| Engine::Etcd(Box::new(etcd))),
-            "fixed" => self.nodes().map(Engine::Fixed),
+            "fixed" => value!(self, Key::Nodes, Nodes)
+                .map(Engine::Fixed)
+                .ok_or_else(|| self.missing("no node is named", "nodes = a1, a2, a3*2")),
             _ => self.embedded().map(Engine::Embedded),
         }
     }
@@ -164,13 +142,16 @@ impl<'a> FileEntries<'a> {
             return Err(self.missing("the key of control messages is missing", example));
         }
         if embedded.offline < embedded.heartbeat * 2 {
+            let key = match self.entry(Key::Offline) {
+                Some(_) => Key::Offline,
+                None => Key::Heartbeat,
+            };
             let message = "'offline' is shorter than two heartbeats";
-            let fault = Fault::new("cluster-settings-bad", message);
-            let at = [Key::Offline, Key::Heartbeat]
-                .into_iter()
-                .find_map(|key| self.entry(key));
-            let hint = "one lost heartbeat must not take a node offline";
-            return Err(self.blame(fault.hint(hint), at));
+            return self.refuse(
+                key,
+                message,
+                "one lost heartbeat must not take a node offline",
+            );
         }
         Ok(embedded)
     }
@@ -183,43 +164,36 @@ impl<'a> FileEntries<'a> {
             None => Ok(all),
             Some(at) => {
                 let message = format!("coordinator {} is named twice", all[at]);
-                let fault = Fault::new("cluster-settings-bad", message).hint("name each one once");
-                Err(self.blame(fault, self.entry(Key::Coordinators)))
+                self.refuse(Key::Coordinators, message, "name each one once")
             }
         }
     }
 
     fn etcd(&self) -> Result<Etcd, Report> {
-        let Some(Value::Urls(endpoints)) = self.value(Key::Etcd) else {
-            return Err(self.missing(
-                "no endpoint of etcd is named",
-                "etcd = https://10.0.0.1:2379",
-            ));
-        };
+        let endpoints = value!(self, Key::Etcd, Urls).ok_or_else(|| {
+            let example = "etcd = https://10.0.0.1:2379";
+            self.missing("no endpoint of etcd is named", example)
+        })?;
         let certificate = self.together(Key::EtcdCertificate, Key::EtcdPrivate)?;
         let user = self.together(Key::EtcdUser, Key::EtcdPasswordFile)?;
         let pair = (self.file(Key::EtcdCertificate), self.file(Key::EtcdPrivate));
-        let login = (self.name(Key::EtcdUser), self.file(Key::EtcdPasswordFile));
+        let login = value!(self, Key::EtcdUser, Name).zip(self.file(Key::EtcdPasswordFile));
         let is_secure = |url: &String| url.starts_with("https:");
         let ca = self.file(Key::EtcdCa);
         if ca.is_none() && endpoints.iter().any(is_secure) {
-            let example = "etcd_ca = /etc/fanpcap/etcd-ca.pem";
-            return Err(self.missing(
-                "the certificate that signs etcd's certificates is missing",
-                example,
-            ));
+            let message = "the certificate that signs etcd's certificates is missing";
+            return Err(self.missing(message, "etcd_ca = /etc/fanpcap/etcd-ca.pem"));
         }
         if (certificate || ca.is_some()) && !endpoints.iter().all(is_secure) {
-            let fault = Fault::new("cluster-settings-bad", "certificates need https");
-            let fault = fault.hint("write https:// for each endpoint");
-            return Err(self.blame(fault, self.entry(Key::Etcd)));
+            let hint = "write https:// for each endpoint";
+            return self.refuse(Key::Etcd, "certificates need https", hint);
         }
-        self.check_unencrypted(endpoints, user)?;
+        self.check_unencrypted(&endpoints, user)?;
         Ok(Etcd {
-            endpoints: endpoints.clone(),
+            endpoints,
             ca,
             identity: pair.0.zip(pair.1),
-            user: login.0.zip(login.1).filter(|_| user),
+            user: login.filter(|_| user),
             lease: self.time(Key::Lease, 5000),
         })
     }
@@ -245,37 +219,21 @@ impl<'a> FileEntries<'a> {
         let message = format!("{what} would go to {url} unencrypted");
         let hint = "write https:// and 'etcd_ca', or 'etcd_unencrypted = yes' if nobody else can \
                     read this network";
-        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
-        Err(self.blame(fault, self.entry(Key::Etcd)))
+        self.refuse(Key::Etcd, message, hint)
     }
 
     /// The certificates for TLS between nodes and analyzers.
     fn records(&self) -> Result<Option<Records>, Report> {
-        let needs = [
-            (Key::RecordsCa, Key::RecordsCertificate),
-            (Key::RecordsCertificate, Key::RecordsPrivate),
-        ];
-        for (one, other) in needs {
-            self.together(one, other)?;
-        }
-        let (ca, pair) = (
-            self.file(Key::RecordsCa),
-            self.file(Key::RecordsCertificate)
-                .zip(self.file(Key::RecordsPrivate)),
-        );
+        self.together(Key::RecordsCa, Key::RecordsCertificate)?;
+        self.together(Key::RecordsCertificate, Key::RecordsPrivate)?;
+        let certificate = self.file(Key::RecordsCertificate);
+        let pair = certificate.zip(self.file(Key::RecordsPrivate));
         let records = |(ca, (certificate, key))| Records {
             ca,
             certificate,
             key,
         };
-        Ok(ca.zip(pair).map(records))
-    }
-
-    fn nodes(&self) -> Result<Vec<(NodeId, u16)>, Report> {
-        match self.value(Key::Nodes) {
-            Some(Value::Nodes(nodes)) => Ok(nodes.clone()),
-            _ => Err(self.missing("no node is named", "nodes = a1, a2, a3*2")),
-        }
+        Ok(self.file(Key::RecordsCa).zip(pair).map(records))
     }
 
     fn mode(&self) -> Mode {
@@ -286,8 +244,9 @@ impl<'a> FileEntries<'a> {
     }
 
     fn transport(&self) -> RecordTransport {
+        let port = Some(self.number(Key::DicapPort, 0)).filter(|port| *port > 0);
         match self.word(Key::Transport) {
-            Some("dicap") => RecordTransport::Dicap(self.port(Key::DicapPort)),
+            Some("dicap") => RecordTransport::Dicap(port),
             _ => RecordTransport::Tcp,
         }
     }
@@ -300,12 +259,10 @@ impl<'a> FileEntries<'a> {
             Mode::Capture => SelectionKey::Packet,
         };
         let key = self.word(Key::Select).and_then(SelectionKey::named);
-        let key = key.unwrap_or(otherwise);
-        let initial = match self.value(Key::Initial) {
-            Some(Value::Number(initial)) => *initial,
-            _ => 0,
-        };
-        Selection { key, initial }
+        Selection {
+            key: key.unwrap_or(otherwise),
+            initial: value!(self, Key::Initial, Number).unwrap_or(0),
+        }
     }
 
     /// Refuses settings that only another engine uses, because they would have no effect.
@@ -319,44 +276,33 @@ impl<'a> FileEntries<'a> {
         let name = quote(entry.row.name);
         let message = format!("{name} is for engine '{other}', not '{engine}'");
         let hint = format!("remove it, or write 'engine = {other}'");
-        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
-        Err(self.blame(fault, Some(entry)))
+        self.refuse(entry.row.key, message, hint)
     }
 
     /// Refuses a mode without the settings that it needs, and refuses settings of the other mode.
     fn check_mode(&self, conf: &Conf) -> Result<(), Report> {
-        let analyzers = self.entry(Key::Analyzers);
+        let has = |key: Key| self.entry(key).is_some();
         match conf.mode {
-            Mode::Capture if analyzers.is_none() => {
-                let fault = Fault::new("cluster-settings-bad", "mode 'capture' needs analyzers");
-                let fault = fault.hint("write where they are: 'analyzers = 10.0.0.9:7710'");
-                Err(self.blame(fault, self.entry(Key::Mode)))
+            Mode::Capture if !has(Key::Analyzers) => {
+                let hint = "write where they are: 'analyzers = 10.0.0.9:7710'";
+                self.refuse(Key::Mode, "mode 'capture' needs analyzers", hint)
             }
-            Mode::Capture
-                if self.entry(Key::DicapPort).is_some()
-                    && !matches!(conf.transport, RecordTransport::Dicap(_)) =>
-            {
+            Mode::Capture if has(Key::DicapPort) && conf.transport == RecordTransport::Tcp => {
                 let message = "'dicap_port' is for transport 'dicap'";
-                let fault = Fault::new("cluster-settings-bad", message);
-                let fault = fault.hint("remove it, or write 'transport = dicap'");
-                Err(self.blame(fault, self.entry(Key::DicapPort)))
+                let hint = "remove it, or write 'transport = dicap'";
+                self.refuse(Key::DicapPort, message, hint)
             }
-            Mode::Capture => match self.entry(Key::Filter) {
-                Some(entry) => {
-                    let message = "'filter' is for mode 'distribution', not 'capture'";
-                    let fault = Fault::new("cluster-settings-bad", message);
-                    let fault = fault.hint("remove it, and filter the analyzers' files");
-                    Err(self.blame(fault, Some(entry)))
-                }
-                None => Ok(()),
-            },
-            Mode::Distribution => match OF_CAPTURE.into_iter().find_map(|key| self.entry(key)) {
-                Some(entry) => {
-                    let name = quote(entry.row.name);
+            Mode::Capture if has(Key::Filter) => {
+                let message = "'filter' is for mode 'distribution', not 'capture'";
+                let hint = "remove it, and filter the analyzers' files";
+                self.refuse(Key::Filter, message, hint)
+            }
+            Mode::Capture => Ok(()),
+            Mode::Distribution => match OF_CAPTURE.into_iter().find(|key| has(*key)) {
+                Some(key) => {
+                    let name = quote(key.row().name);
                     let message = format!("{name} is for mode 'capture', not 'distribution'");
-                    let fault = Fault::new("cluster-settings-bad", message);
-                    let fault = fault.hint("remove it, or write 'mode = capture'");
-                    Err(self.blame(fault, Some(entry)))
+                    self.refuse(key, message, "remove it, or write 'mode = capture'")
                 }
                 None => Ok(()),
             },
@@ -366,24 +312,20 @@ impl<'a> FileEntries<'a> {
     /// Refuses beacons that no coordinator would send. Also refuses beacons without a key, because
     /// forged beacons could not be recognized.
     fn check_beacon(&self, conf: &Conf) -> Result<(), Report> {
-        let Some(entry) = self.entry(Key::Beacon) else {
+        if conf.beacon.is_none() {
             return Ok(());
-        };
-        let (message, hint) = if matches!(conf.engine, Engine::Fixed(_)) {
-            (
-                "engine 'fixed' has no coordinator that could send beacons",
-                "remove it, or write 'engine = embedded'",
-            )
-        } else if conf.key_files.is_empty() {
-            (
-                "beacons need a key that all machines of the cluster have",
-                "write 'key_file = /etc/fanpcap/cluster.key' on all machines",
-            )
-        } else {
-            return Ok(());
-        };
-        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
-        Err(self.blame(fault, Some(entry)))
+        }
+        if matches!(conf.engine, Engine::Fixed(_)) {
+            let message = "engine 'fixed' has no coordinator that could send beacons";
+            let hint = "remove it, or write 'engine = embedded'";
+            return self.refuse(Key::Beacon, message, hint);
+        }
+        if conf.key_files.is_empty() {
+            let message = "beacons need a key that all machines of the cluster have";
+            let hint = "write 'key_file = /etc/fanpcap/cluster.key' on all machines";
+            return self.refuse(Key::Beacon, message, hint);
+        }
+        Ok(())
     }
 
     /// Refuses a node that is not in the list of engine `fixed`, because it would get no packets.
@@ -396,8 +338,7 @@ impl<'a> FileEntries<'a> {
         }
         let message = format!("node {own} is not in 'nodes', so it would get no packet");
         let hint = "add it to 'nodes' on all machines, or set 'node' to one of 'nodes'";
-        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
-        Err(self.blame(fault, self.entry(Key::Node)))
+        self.refuse(Key::Node, message, hint)
     }
 
     /// Refuses `round_robin` with several devices, because their packets have no certain order.
@@ -408,36 +349,41 @@ impl<'a> FileEntries<'a> {
         let message = "'select = round_robin' with several devices: the order of different \
                        devices' packets is not certain";
         let hint = "name one device, or write 'select = packet' or 'select = flow'";
-        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
-        Err(self.blame(fault, self.entry(Key::Device)))
+        self.refuse(Key::Device, message, hint)
     }
 
     /// Whether both settings are given. It is a mistake to give only one of them.
     fn together(&self, one: Key, other: Key) -> Result<bool, Report> {
-        let (entry, without) = match (self.entry(one), self.entry(other)) {
+        let (given, without) = match (self.entry(one), self.entry(other)) {
             (Some(_), Some(_)) => return Ok(true),
             (None, None) => return Ok(false),
-            (Some(entry), None) => (entry, other),
-            (None, Some(entry)) => (entry, one),
+            (Some(_), None) => (one, other),
+            (None, Some(_)) => (other, one),
         };
-        let (name, needed) = (quote(entry.row.name), quote(without.row().name));
+        let [name, needed] = [given, without].map(|key| quote(key.row().name));
         let message = format!("{name} without {needed}");
-        let fault = Fault::new("cluster-settings-bad", message).hint("write both, or neither");
-        Err(self.blame(fault, Some(entry)))
+        self.refuse(given, message, "write both, or neither")
     }
 
     /// The report that the file lacks a setting.
     fn missing(&self, what: &str, example: &str) -> Report {
         let message = format!("{}: {what}", self.source);
         let fault = Fault::new("cluster-setting-missing", message);
-        self.blame(fault.hint(format!("write '{example}'")), None)
+        fault.hint(format!("write '{example}'")).unplaced()
     }
 
-    fn blame(&self, fault: Fault, entry: Option<&Entry>) -> Report {
-        match entry {
+    /// The report that the setting `key` does not fit the other settings.
+    fn refuse<T>(
+        &self,
+        key: Key,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Result<T, Report> {
+        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+        Err(match self.entry(key) {
             Some(entry) => fault.report(entry.place.clone()),
             None => fault.unplaced(),
-        }
+        })
     }
 }
 
@@ -449,20 +395,6 @@ fn is_loopback(authority: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     let address: Result<IpAddr, _> = address.parse();
     address.map_or(host == "localhost", |it| it.to_canonical().is_loopback())
-}
-
-fn node(value: &Value) -> Option<NodeId> {
-    let Value::Node(id) = value else {
-        return None;
-    };
-    Some(*id)
-}
-
-fn ip(value: &Value) -> Option<IpAddr> {
-    let Value::Ip(ip) = value else {
-        return None;
-    };
-    Some(*ip)
 }
 
 #[cfg(test)]

@@ -2,49 +2,9 @@
 
 use super::value::{Type, WEIGHT_MAX};
 
-/// A key of cluster.conf.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) enum Key {
-    Cluster,
-    Secrets,
-    Engine,
-    Coordinators,
-    Multicast,
-    MulticastTtl,
-    Heartbeat,
-    Offline,
-    Etcd,
-    EtcdCa,
-    EtcdCertificate,
-    EtcdPrivate,
-    EtcdUser,
-    EtcdPasswordFile,
-    EtcdUnencrypted,
-    Lease,
-    Nodes,
-    Initial,
-    Node,
-    Address,
-    Weight,
-    Device,
-    Beacon,
-    Mode,
-    Header,
-    Select,
-    Filter,
-    Analyzers,
-    Transport,
-    RecordsCa,
-    RecordsCertificate,
-    RecordsPrivate,
-    DicapPort,
-    Dwell,
-    HoldDown,
-}
-
-pub(crate) const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
-pub(crate) const MODES: &[&str] = &["distribution", "capture"];
-pub(crate) const TRANSPORTS: &[&str] = &["tcp", "dicap"];
+const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
+const MODES: &[&str] = &["distribution", "capture"];
+const TRANSPORTS: &[&str] = &["tcp", "dicap"];
 pub(crate) const SELECTIONS: &[&str] = &["packet", "flow", "round_robin", "identification"];
 /// The values of a key that allows something.
 const ANSWERS: &[&str] = &["no", "yes"];
@@ -61,7 +21,24 @@ pub(crate) struct Row {
     pub(crate) times: usize,
 }
 
-/// A row for a key of all engines.
+/// Declares the keys and their rows. A row has no engine, and its key may occur once, unless the
+/// row says something else.
+macro_rules! keys {
+    ($($key:ident: $name:literal, $takes:expr $(, $field:ident = $value:expr)?;)*) => {
+        /// A key of cluster.conf.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub(crate) enum Key {
+            $($key,)*
+        }
+
+        /// All keys. A test compares this table with cluster.conf(5).
+        pub(crate) static KEYS: &[Row] = &[$(Row {
+            $($field: $value,)?
+            ..row(Key::$key, $name, $takes)
+        },)*];
+    };
+}
+
 const fn row(key: Key, name: &'static str, takes: Type) -> Row {
     Row {
         key,
@@ -72,62 +49,43 @@ const fn row(key: Key, name: &'static str, takes: Type) -> Row {
     }
 }
 
-impl Row {
-    const fn of(self, engine: &'static str) -> Self {
-        Self {
-            engine: Some(engine),
-            ..self
-        }
-    }
-
-    const fn times(self, times: usize) -> Self {
-        Self { times, ..self }
-    }
+keys! {
+    Cluster: "cluster", Type::Name;
+    Secrets: "key_file", Type::Path, times = 2;
+    Engine: "engine", Type::Choice(ENGINES);
+    Coordinators: "coordinators", Type::Addresses, engine = Some("embedded");
+    Multicast: "multicast", Type::Group, engine = Some("embedded");
+    MulticastTtl: "multicast_ttl", Type::Number(1, 255), engine = Some("embedded");
+    Heartbeat: "heartbeat", Type::Time(100, 60_000), engine = Some("embedded");
+    Offline: "offline", Type::Time(300, 600_000), engine = Some("embedded");
+    Etcd: "etcd", Type::Urls, engine = Some("etcd");
+    EtcdCa: "etcd_ca", Type::Path, engine = Some("etcd");
+    EtcdCertificate: "etcd_certificate", Type::Path, engine = Some("etcd");
+    EtcdPrivate: "etcd_key", Type::Path, engine = Some("etcd");
+    EtcdUser: "etcd_user", Type::Name, engine = Some("etcd");
+    EtcdPasswordFile: "etcd_password_file", Type::Path, engine = Some("etcd");
+    EtcdUnencrypted: "etcd_unencrypted", Type::Choice(ANSWERS), engine = Some("etcd");
+    Lease: "lease", Type::Time(2000, 600_000), engine = Some("etcd");
+    Nodes: "nodes", Type::Nodes, engine = Some("fixed");
+    Initial: "initial", Type::Number(0, u32::MAX), engine = Some("fixed");
+    Node: "node", Type::Node;
+    Address: "address", Type::Ip;
+    Weight: "weight", Type::Number(1, WEIGHT_MAX);
+    Device: "device", Type::Devices;
+    Beacon: "beacon", Type::Device;
+    Mode: "mode", Type::Choice(MODES);
+    Header: "header", Type::Number(34, 234);
+    Select: "select", Type::Choice(SELECTIONS);
+    Filter: "filter", Type::Text;
+    Analyzers: "analyzers", Type::Addresses;
+    Transport: "transport", Type::Choice(TRANSPORTS);
+    RecordsCa: "records_ca", Type::Path;
+    RecordsCertificate: "records_certificate", Type::Path;
+    RecordsPrivate: "records_key", Type::Path;
+    DicapPort: "dicap_port", Type::Number(1, 65_535);
+    Dwell: "dwell", Type::Time(10, 60_000);
+    HoldDown: "hold_down", Type::Time(0, 3_600_000);
 }
-
-/// All keys. A test compares this table with cluster.conf(5).
-pub(crate) static KEYS: [Row; 35] = [
-    row(Key::Cluster, "cluster", Type::Name),
-    row(Key::Secrets, "key_file", Type::Path).times(2),
-    row(Key::Engine, "engine", Type::Choice(ENGINES)),
-    row(Key::Coordinators, "coordinators", Type::Addresses).of("embedded"),
-    row(Key::Multicast, "multicast", Type::Group).of("embedded"),
-    row(Key::MulticastTtl, "multicast_ttl", Type::Number(1, 255)).of("embedded"),
-    row(Key::Heartbeat, "heartbeat", Type::Time(100, 60_000)).of("embedded"),
-    row(Key::Offline, "offline", Type::Time(300, 600_000)).of("embedded"),
-    row(Key::Etcd, "etcd", Type::Urls).of("etcd"),
-    row(Key::EtcdCa, "etcd_ca", Type::Path).of("etcd"),
-    row(Key::EtcdCertificate, "etcd_certificate", Type::Path).of("etcd"),
-    row(Key::EtcdPrivate, "etcd_key", Type::Path).of("etcd"),
-    row(Key::EtcdUser, "etcd_user", Type::Name).of("etcd"),
-    row(Key::EtcdPasswordFile, "etcd_password_file", Type::Path).of("etcd"),
-    row(
-        Key::EtcdUnencrypted,
-        "etcd_unencrypted",
-        Type::Choice(ANSWERS),
-    )
-    .of("etcd"),
-    row(Key::Lease, "lease", Type::Time(2000, 600_000)).of("etcd"),
-    row(Key::Nodes, "nodes", Type::Nodes).of("fixed"),
-    row(Key::Initial, "initial", Type::Number(0, u32::MAX)).of("fixed"),
-    row(Key::Node, "node", Type::Node),
-    row(Key::Address, "address", Type::Ip),
-    row(Key::Weight, "weight", Type::Number(1, WEIGHT_MAX)),
-    row(Key::Device, "device", Type::Devices),
-    row(Key::Beacon, "beacon", Type::Device),
-    row(Key::Mode, "mode", Type::Choice(MODES)),
-    row(Key::Header, "header", Type::Number(34, 234)),
-    row(Key::Select, "select", Type::Choice(SELECTIONS)),
-    row(Key::Filter, "filter", Type::Text),
-    row(Key::Analyzers, "analyzers", Type::Addresses),
-    row(Key::Transport, "transport", Type::Choice(TRANSPORTS)),
-    row(Key::RecordsCa, "records_ca", Type::Path),
-    row(Key::RecordsCertificate, "records_certificate", Type::Path),
-    row(Key::RecordsPrivate, "records_key", Type::Path),
-    row(Key::DicapPort, "dicap_port", Type::Number(1, 65_535)),
-    row(Key::Dwell, "dwell", Type::Time(10, 60_000)),
-    row(Key::HoldDown, "hold_down", Type::Time(0, 3_600_000)),
-];
 
 impl Key {
     pub(crate) fn row(self) -> &'static Row {
@@ -144,7 +102,7 @@ mod tests {
 
     #[test]
     fn rows_stand_in_the_order_of_the_keys() {
-        for row in &KEYS {
+        for row in KEYS {
             assert_eq!(row.key.row().name, row.name);
         }
     }

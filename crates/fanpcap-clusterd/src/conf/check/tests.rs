@@ -1,5 +1,7 @@
 //! Settings that are right one by one, but not together.
 
+use fanpcap_cluster::NodeId;
+
 use super::super::Conf;
 use super::*;
 
