@@ -7,14 +7,13 @@ mod secret;
 mod check;
 mod filter;
 
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fanpcap_cluster::NodeId;
 use fanpcap_config::report::{Fault, Place, Report};
-use fanpcap_linux::file::directory::open_regular;
+use fanpcap_linux::file::directory::{open_regular, read_at_most};
 use fanpcap_select::Selection;
 
 use crate::shipping::RecordTransport;
@@ -264,16 +263,8 @@ impl Located<PathBuf> {
 const KEY_LEAST: usize = fanpcap_cluster::control::KEY_BYTES;
 
 fn read(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let file = open_regular(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(LONGEST + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    match bytes.len() as u64 {
-        // Bytes that are not UTF-8 become U+FFFD, which the parser refuses outside of comments.
-        0..=LONGEST => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        _ => Err(format!("{shown} is longer than {LONGEST} bytes")),
-    }
+    let bytes = open_regular(path).and_then(|file| read_at_most(file, LONGEST));
+    let bytes = bytes.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    // Bytes that are not UTF-8 become U+FFFD, which the parser refuses outside of comments.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -10,7 +10,7 @@ use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Role};
 use crate::keyring::Keyring;
-use crate::tls::{Tls, TlsFiles};
+use crate::tls::Tls;
 
 /// The message at the start if the settings name neither a key nor certificates.
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
@@ -37,12 +37,8 @@ fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     let Some(files) = conf.records(role) else {
         return keys(conf)?.map(|keys| Tls::of_keys(&keys)).transpose();
     };
-    let files = TlsFiles {
-        ca: files.ca.value.clone(),
-        certificate: files.certificate.value.clone(),
-        key: files.key.value.clone(),
-    };
-    Ok(Some(Tls::load(&files)?))
+    let files = [&files.ca, &files.certificate, &files.key];
+    Ok(Some(Tls::load(files.map(|file| &*file.value))?))
 }
 
 /// A keyring with the credentials for `role`. A file that other users can read is refused.

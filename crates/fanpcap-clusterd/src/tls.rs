@@ -4,13 +4,12 @@
 mod raw_keys;
 mod words;
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::control::Keys;
-use fanpcap_linux::file::directory::open_regular;
+use fanpcap_linux::file::directory::{open_regular, read_at_most};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,17 +20,6 @@ pub use words::words;
 
 /// Maximum size of a file of certificates, in bytes.
 const FILE: u64 = 1 << 20;
-
-/// The files that TLS needs, in PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsFiles {
-    /// The authority that signs the certificates of both sides.
-    pub ca: PathBuf,
-    /// This side's certificate.
-    pub certificate: PathBuf,
-    /// The private key of `certificate`.
-    pub key: PathBuf,
-}
 
 /// How both sides authenticate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,36 +55,37 @@ impl Tls {
         })
     }
 
-    /// Reads the files.
+    /// Reads these files, which are in PEM: the authority that signs the certificates of both
+    /// sides, this side's certificate, and its private key.
     ///
     /// # Errors
     /// Fails if a file can't be read or is not valid, or if certificate and key do not fit.
-    pub fn load(files: &TlsFiles) -> Result<Self> {
+    pub fn load([ca, certificate, key]: [&Path; 3]) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
-        for der in certificates(&files.ca)? {
+        for der in certificates(ca)? {
             let added = roots.add(der);
-            added.map_err(|_| not_pem(&files.ca, "CA certificate"))?;
+            added.map_err(|_| not_pem(ca, "CA certificate"))?;
         }
         let roots = Arc::new(roots);
-        let chain = certificates(&files.certificate)?;
-        let (own, key) = (files.certificate.display(), files.key.display());
-        let failed = |error: Error| anyhow!("{key} is not the key of {own}: {error}");
+        let chain = certificates(certificate)?;
+        let [own, of_own] = [certificate, key].map(Path::display);
+        let failed = |error: Error| anyhow!("{of_own} is not the key of {own}: {error}");
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(failed)?
             .with_root_certificates(Arc::clone(&roots))
-            .with_client_auth_cert(chain.clone(), private(&files.key)?)
+            .with_client_auth_cert(chain.clone(), private(key)?)
             .map_err(failed)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
         let verifier = verifier
             .build()
-            .map_err(|error| anyhow!("{key} is not the key of {own}: {error}"))?;
+            .map_err(|error| anyhow!("{of_own} is not the key of {own}: {error}"))?;
         let server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(failed)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, private(&files.key)?)
+            .with_single_cert(chain, private(key)?)
             .map_err(failed)?;
         Ok(Self {
             proof: Proof::Certificate,
@@ -125,12 +114,6 @@ fn not_pem(path: &Path, what: &str) -> anyhow::Error {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    let error = |error| anyhow!("cannot read {}: {error}", path.display());
-    let mut bytes = Vec::new();
-    let file = open_regular(path).map_err(error)?;
-    file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;
-    if bytes.len() as u64 > FILE {
-        return Err(error(io::ErrorKind::FileTooLarge.into()));
-    }
-    Ok(bytes)
+    let bytes = open_regular(path).and_then(|file| read_at_most(file, FILE));
+    bytes.map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
 }

@@ -1,12 +1,11 @@
 //! Certificates and private keys, which are read from files, and read again when the files change.
 
 use std::fs;
-use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fanpcap_linux::file::directory::open_regular;
+use fanpcap_linux::file::directory::{open_regular, read_at_most};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -98,14 +97,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError>
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SetupError> {
-    let error = |error| SetupError::File(path.to_owned(), error);
-    let mut bytes = Vec::new();
-    let file = open_regular(path).map_err(error)?;
-    file.take(FILE + 1).read_to_end(&mut bytes).map_err(error)?;
-    if bytes.len() as u64 > FILE {
-        return Err(error(io::ErrorKind::FileTooLarge.into()));
-    }
-    Ok(bytes)
+    let bytes = open_regular(path).and_then(|file| read_at_most(file, FILE));
+    bytes.map_err(|error| SetupError::File(path.to_owned(), error))
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::fs::Metadata;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use fanpcap_linux::file::directory::{is_roots_or_own, open_regular};
+use fanpcap_linux::file::directory::{is_roots_or_own, open_regular, read_at_most};
 
 /// A secret's bytes, which are never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,16 +33,9 @@ const OTHERS: u32 = 0o077;
 pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let mut file = open_regular(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     check(path, &file.metadata().map_err(failed)?)?;
-    let mut bytes = Vec::new();
-    let taken = Read::by_ref(&mut file)
-        .take(MOST + 1)
-        .read_to_end(&mut bytes);
-    taken.map_err(failed)?;
-    if bytes.len() as u64 > MOST {
-        return Err(format!("{shown} is longer than {MOST} bytes"));
-    }
+    let mut bytes = read_at_most(file, MOST).map_err(failed)?;
     while bytes.last().is_some_and(|byte| b"\r\n".contains(byte)) {
         bytes.pop();
     }
@@ -90,10 +82,7 @@ pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     if private {
         check(path, &file.metadata().map_err(failed)?)?;
     }
-    let mut bytes = Vec::new();
-    file.take(PEM_MOST)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    let bytes = read_at_most(file, PEM_MOST).map_err(failed)?;
     match String::from_utf8_lossy(&bytes).contains(label) {
         true => Ok(()),
         false => Err(format!(
@@ -102,7 +91,7 @@ pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     }
 }
 
-/// The first certificate or key of a file must begin within this many bytes.
+/// Maximum length of a file of certificates or keys, in bytes.
 const PEM_MOST: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -114,7 +103,7 @@ mod tests {
 
     use super::super::Conf;
     use super::*;
-    use crate::tls::{Tls, TlsFiles};
+    use crate::tls::Tls;
 
     #[test]
     fn a_secret_that_others_may_read_is_refused() {
@@ -176,12 +165,7 @@ mod tests {
         });
         refused(|path| {
             let [ca, certificate, key] = [(); 3].map(|()| path.to_owned());
-            let files = TlsFiles {
-                ca,
-                certificate,
-                key,
-            };
-            Tls::load(&files)
+            Tls::load([&ca, &certificate, &key])
                 .map(drop)
                 .map_err(|error| error.to_string())
         });

@@ -1,13 +1,13 @@
 //! A coordinator's file: its state, which it reads after a restart.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::control::{BodyError, ClusterId, State};
-use fanpcap_linux::file::directory::open_regular;
+use fanpcap_linux::file::directory::{open_regular, read_at_most};
 
 /// Maximum size of the file, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -29,9 +29,8 @@ impl Store {
         let shown = path.display();
         let state = match open_regular(&path) {
             Ok(file) => {
-                let mut bytes = Vec::new();
-                let read = file.take(LONGEST).read_to_end(&mut bytes);
-                read.with_context(|| format!("reading {shown}"))?;
+                let bytes = read_at_most(file, LONGEST);
+                let bytes = bytes.with_context(|| format!("reading {shown}"))?;
                 let state = State::decode(&bytes).map_err(|error| {
                     if matches!(error, BodyError::Topology(_)) {
                         anyhow!("{shown}: {error}. If no later version ran here, remove the file")

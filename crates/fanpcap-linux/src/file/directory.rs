@@ -5,7 +5,7 @@ use crate::errno::{check, owned};
 use crate::process;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -286,6 +286,20 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     // too.
     is_file(file.metadata()?)?;
     Ok(file)
+}
+
+/// Reads a file to its end.
+///
+/// # Errors
+/// `FileTooLarge` when the file is longer than `most` bytes, and the error of read(2).
+pub fn read_at_most(file: File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it is longer than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// Whether the file's owner and mode let only root and the calling process's effective user change

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
-use crate::tls::TlsFiles;
 
 /// Certificates made by openssl. [`Authority::new`] returns `None` if openssl is not installed.
 struct Authority(Scratch);
@@ -56,13 +55,9 @@ impl Authority {
     }
 
     fn put(&self, ring: &Keyring, name: &str) {
-        let file = |name: &str| PathBuf::from(self.path(name));
-        let files = TlsFiles {
-            ca: file("ca"),
-            certificate: file(name),
-            key: file(&format!("{name}.key")),
-        };
-        ring.set(Some(Tls::load(&files).unwrap()));
+        let files = ["ca", name, &format!("{name}.key")].map(|name| PathBuf::from(self.path(name)));
+        let tls = Tls::load(files.each_ref().map(|file| &**file));
+        ring.set(Some(tls.unwrap()));
     }
 }
 
