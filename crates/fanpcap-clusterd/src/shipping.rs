@@ -19,8 +19,8 @@ use fanpcap_cluster::{NodeId, Part, Revision};
 
 use crate::keyring::Keyring;
 
+use analyzer_queue::AnalyzerQueue;
 pub use analyzer_queue::Shipped;
-use analyzer_queue::{AnalyzerQueue, RetiredQueue};
 
 /// Maximum number of queues for former analyzers. Each queue holds at most 256 MiB of records.
 const RETIRED: usize = 8;
@@ -61,7 +61,7 @@ pub struct Shipper {
     /// How many sessions were begun.
     sessions: u64,
     /// Queues for former analyzers, until all their batches are acknowledged or given up.
-    retired: Vec<RetiredQueue>,
+    retired: Vec<AnalyzerQueue>,
     /// The counts of closed queues, and of records that were lost because there was no analyzer.
     past: Shipped,
 }
@@ -111,17 +111,20 @@ impl Shipper {
             );
             queues.push(queue?);
         }
-        for mut queue in std::mem::replace(&mut self.queues, queues) {
-            queue.flush(Revision::default(), 0);
-            self.retired.push(queue.retire());
-        }
+        self.retire();
+        self.queues = queues;
         let surplus = self.retired.len().saturating_sub(RETIRED);
         self.retired
             .iter()
             .take(surplus)
-            .for_each(RetiredQueue::end);
+            .for_each(AnalyzerQueue::end);
         self.analyzers = analyzers.to_vec();
         Ok(())
+    }
+
+    fn retire(&mut self) {
+        self.queues.iter_mut().for_each(AnalyzerQueue::retire);
+        self.retired.append(&mut self.queues);
     }
 
     /// Ships a record that the node captured while it followed the topology of `revision`.
@@ -152,9 +155,9 @@ impl Shipper {
 
     /// Closes retired queues whose threads have ended.
     fn close_retired(&mut self) {
-        let (done, left) = self.retired.drain(..).partition(RetiredQueue::is_done);
+        let all = std::mem::take(&mut self.retired);
+        let (done, left): (Vec<_>, _) = all.into_iter().partition(AnalyzerQueue::is_done);
         self.retired = left;
-        let done: Vec<RetiredQueue> = done;
         done.into_iter()
             .for_each(|retired| self.past += retired.close());
     }
@@ -162,8 +165,8 @@ impl Shipper {
     /// How many records were taken, sent and lost.
     pub fn shipped(&self) -> Shipped {
         let mut all = self.past;
-        self.queues.iter().for_each(|queue| all += queue.shipped());
-        self.retired.iter().for_each(|queue| all += queue.shipped());
+        let queues = self.queues.iter().chain(&self.retired);
+        queues.for_each(|queue| all += queue.shipped());
         all
     }
 
@@ -175,16 +178,12 @@ impl Shipper {
 
     /// Ships the records that are left, and waits some seconds for the missing acknowledgements.
     pub fn close(mut self) -> Shipped {
-        for mut queue in self.queues.drain(..) {
-            queue.flush(Revision::default(), 0);
-            self.retired.push(queue.retire());
+        self.retire();
+        self.retired.iter().for_each(AnalyzerQueue::end);
+        for queue in self.retired {
+            self.past += queue.close();
         }
-        let mut all = self.past;
-        self.retired.iter().for_each(RetiredQueue::end);
-        self.retired
-            .drain(..)
-            .for_each(|queue| all += queue.close());
-        all
+        self.past
     }
 }
 

@@ -48,21 +48,13 @@ impl AddAssign for Shipped {
     }
 }
 
-impl Shared {
-    /// Adds the counts of the connection to `counts`.
-    fn added_to(&self, mut counts: Shipped) -> Shipped {
-        counts.sent += self.shipped.load(Ordering::Relaxed);
-        counts.broken += self.broken.load(Ordering::Relaxed);
-        counts
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct AnalyzerQueue {
     output: RecordOutput,
-    batches: Sender<SentBatch>,
+    /// `None` if the queue takes no more records.
+    batches: Option<Sender<SentBatch>>,
     shared: Arc<Shared>,
-    thread: JoinHandle<u64>,
+    thread: Option<JoinHandle<u64>>,
     counts: Shipped,
 }
 
@@ -93,11 +85,12 @@ impl AnalyzerQueue {
         let counts = CountsEncoder::new(head, part);
         let shipping_thread = ShippingThread::new(to, keyring, Arc::clone(&shared), counts);
         let thread = thread::Builder::new().name("shipping".to_owned());
+        let thread = thread.spawn(move || shipping_thread.run(&receiver))?;
         Ok(Self {
             output,
-            batches,
+            batches: Some(batches),
             shared,
-            thread: thread.spawn(move || shipping_thread.run(&receiver))?,
+            thread: Some(thread),
             counts: Shipped::default(),
         })
     }
@@ -150,7 +143,8 @@ impl AnalyzerQueue {
             bytes,
         };
         let has_room = self.shared.held.fetch_add(1, Ordering::Relaxed) < WINDOW;
-        if has_room && self.batches.send(batch).is_ok() {
+        let batches = self.batches.as_ref().filter(|_| has_room);
+        if batches.is_some_and(|batches| batches.send(batch).is_ok()) {
             return;
         }
         self.shared.held.fetch_sub(1, Ordering::Relaxed);
@@ -161,12 +155,9 @@ impl AnalyzerQueue {
     }
 
     pub(super) fn shipped(&self) -> Shipped {
-        self.shared.added_to(self.counted())
-    }
-
-    /// The counts of the queue itself. The connection's counts are in `shared`.
-    fn counted(&self) -> Shipped {
         let mut counts = self.counts;
+        counts.sent += self.shared.shipped.load(Ordering::Relaxed);
+        counts.broken += self.shared.broken.load(Ordering::Relaxed);
         if let RecordOutput::Dicap(sender) = &self.output {
             counts.sent += sender.sent;
             counts.lost += sender.lost;
@@ -180,32 +171,16 @@ impl AnalyzerQueue {
         Some(trouble.clone()).filter(|text| !text.is_empty())
     }
 
-    /// Closes the queue for further records. Its thread still waits for acknowledgements.
-    pub(super) fn retire(self) -> RetiredQueue {
-        RetiredQueue {
-            counts: self.counted(),
-            shared: self.shared,
-            thread: self.thread,
-        }
-    }
-}
-
-/// A queue that takes no more records.
-#[derive(Debug)]
-pub(super) struct RetiredQueue {
-    counts: Shipped,
-    shared: Arc<Shared>,
-    thread: JoinHandle<u64>,
-}
-
-impl RetiredQueue {
-    pub(super) fn shipped(&self) -> Shipped {
-        self.shared.added_to(self.counts)
+    /// Sends the records that are left, and closes the queue for further records. Its thread still
+    /// waits for acknowledgements.
+    pub(super) fn retire(&mut self) {
+        self.flush(Revision::default(), 0);
+        self.batches = None;
     }
 
-    /// Whether all batches were acknowledged or given up.
+    /// Whether all batches of a retired queue were acknowledged or given up.
     pub(super) fn is_done(&self) -> bool {
-        self.thread.is_finished()
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Makes the thread give up batches that are not acknowledged within some seconds.
@@ -213,12 +188,12 @@ impl RetiredQueue {
         self.shared.ends.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all batches are acknowledged or given up.
-    pub(super) fn close(self) -> Shipped {
+    /// Waits until all batches of a retired queue are acknowledged or given up.
+    pub(super) fn close(mut self) -> Shipped {
         self.end();
-        let lost = self.thread.join().unwrap_or(0);
-        let mut counts = self.shared.added_to(self.counts);
-        counts.lost += lost;
+        let lost = self.thread.take().map(JoinHandle::join);
+        let mut counts = self.shipped();
+        counts.lost += lost.and_then(Result::ok).unwrap_or(0);
         counts
     }
 }
