@@ -128,6 +128,7 @@ impl Analyzer {
     /// An analyzer that has no records yet.
     pub fn new(settings: AnalyzerSettings) -> Self {
         let hold = settings.hold.min(SPAN - SPAN / 8);
+        let (skew, seed, begin) = (settings.skew, settings.seed, settings.begin);
         Self {
             settings: AnalyzerSettings {
                 hold,
@@ -139,13 +140,12 @@ impl Analyzer {
             nodes: Vec::new(),
             timeline: Timeline::new(),
             rules: Rules {
-                skew: settings.skew,
+                skew,
                 topologies: TopologyHistory::default(),
-                deduplicator: Deduplicator::new(settings.skew, settings.seed)
-                    .with_late(LATE, settings.begin),
+                deduplicator: Deduplicator::new(skew, seed, LATE, begin),
                 moved: vec![(u64::MAX, 0); BUCKETS],
                 known: 0,
-                since: settings.begin,
+                since: begin,
                 doubles: Box::new([0; BUCKETS]),
                 refused: Box::new([0; BUCKETS]),
                 counters: Counters::default(),

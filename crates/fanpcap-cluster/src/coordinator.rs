@@ -247,11 +247,12 @@ impl Coordinator {
     fn target(&mut self, view: &View, members: &[Member]) -> Option<ChangeTarget> {
         let topology = view.topology.as_ref().map(|(_, topology)| &**topology);
         let desired = &view.desired;
-        let target = ChangeTarget::new(topology, members, desired.selection, &desired.analyzers);
+        let (selection, analyzers) = (desired.selection, &desired.analyzers);
+        let target = ChangeTarget::new(topology, members, selection, analyzers, filter(view));
         if target.is_none() {
             self.conditions.insert(Condition::Nobody);
         }
-        target.map(|target| target.filtered(filter(view)))
+        target
     }
 
     /// The first topology, for the nodes whose hold-down is over.
@@ -259,10 +260,10 @@ impl Coordinator {
         let ready = |live: &&LiveNode| self.presences.is_admitted(live, self.now, &self.timing);
         let members = view.live.iter().filter(ready);
         let members: Vec<Member> = members.map(|live| member(live, &view.desired)).collect();
-        let topology = Box::new(reshape::first(&self.target(view, &members)?));
+        let ChangeTarget(topology) = self.target(view, &members)?;
         let change = Change::between(None, &topology, &BTreeSet::new());
         Some(Write {
-            topology,
+            topology: Box::new(topology),
             replaces: None,
             change,
         })

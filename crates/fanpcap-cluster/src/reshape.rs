@@ -28,20 +28,10 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// The target of a change: the stable table of buckets, and its nodes.
+/// The target of a change: the stable topology with which a cluster would begin. A new cluster
+/// needs no union, because no node captured before.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChangeTarget {
-    /// The members that have a slot, in the order of slots.
-    pub nodes: Vec<NodeEntry>,
-    /// The owner of each bucket after the change.
-    pub table: Box<Owners>,
-    /// How packets are selected after the change.
-    pub selection: Selection,
-    /// Where records go after the change.
-    pub analyzers: Vec<SocketAddr>,
-    /// The filter after the change; `None` if all packets are captured.
-    pub filter: Option<Filter>,
-}
+pub struct ChangeTarget(pub Topology);
 
 impl ChangeTarget {
     /// The target for these members. `None` if no member has a weight.
@@ -56,6 +46,7 @@ impl ChangeTarget {
         members: &[Member],
         selection: Selection,
         analyzers: &[SocketAddr],
+        filter: Option<&Filter>,
     ) -> Option<Self> {
         let entries = entries(current, members);
         let shares: Vec<Share> = entries
@@ -73,55 +64,30 @@ impl ChangeTarget {
             Key::Packet | Key::Flow => fewest_moves(current, &shares),
             Key::RoundRobin | Key::Identification => in_turn(&due(&shares)),
         };
-        Some(Self {
-            nodes: entries,
-            table,
+        Some(Self(Topology {
+            epoch: 1,
             selection,
+            nodes: entries,
+            owners: table,
+            new_owners: None,
             analyzers: analyzers.to_vec(),
-            filter: None,
-        })
-    }
-
-    /// The same target with this filter.
-    #[must_use]
-    pub fn filtered(self, filter: Option<&Filter>) -> Self {
-        Self {
             filter: filter.cloned(),
-            ..self
-        }
+        }))
     }
 
     /// Whether the topology has this target, or is a union that leads to it.
     pub fn is_of(&self, topology: &Topology) -> bool {
+        let target = &self.0;
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         let leaves = |entry: &&NodeEntry| topology.new_owners.is_none() || entry.weight > 0;
-        let stays = |entry: &&NodeEntry| self.nodes.contains(entry);
-        self.table == *table
-            && self.selection == topology.selection
-            && self.analyzers == topology.analyzers
-            && self.filter == topology.filter
-            && self
-                .nodes
-                .iter()
-                .all(|entry| topology.nodes.contains(entry))
-            && topology
-                .nodes
-                .iter()
-                .filter(leaves)
-                .all(|entry| stays(&entry))
-    }
-}
-
-/// The first topology of a cluster. It needs no union, because no node captured before.
-pub fn first(target: &ChangeTarget) -> Topology {
-    Topology {
-        epoch: 1,
-        selection: target.selection,
-        nodes: target.nodes.clone(),
-        owners: target.table.clone(),
-        new_owners: None,
-        analyzers: target.analyzers.clone(),
-        filter: target.filter.clone(),
+        let mut staying = topology.nodes.iter().filter(leaves);
+        let mut nodes = target.nodes.iter();
+        target.owners == *table
+            && target.selection == topology.selection
+            && target.analyzers == topology.analyzers
+            && target.filter == topology.filter
+            && nodes.all(|entry| topology.nodes.contains(entry))
+            && staying.all(|entry| target.nodes.contains(entry))
     }
 }
 
@@ -137,9 +103,10 @@ pub fn begin(
     follows: impl Fn(NodeId) -> bool,
 ) -> Topology {
     let captures = |node: NodeId| !dead.contains(&node) && follows(node);
+    let ChangeTarget(target) = target;
     let mut next = Topology {
         epoch: current.epoch + 1,
-        ..first(target)
+        ..target.clone()
     };
     if target.selection != current.selection {
         return next;
@@ -160,8 +127,8 @@ pub fn begin(
             false => owner,
         };
     }
-    if next.owners != target.table {
-        next.new_owners = Some(target.table.clone());
+    if next.owners != target.owners {
+        next.new_owners = Some(target.owners.clone());
     }
     let needed: BTreeSet<Slot> = next.owners.iter().flatten().copied().collect();
     for entry in &current.nodes {

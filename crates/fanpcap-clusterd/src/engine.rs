@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
+use fanpcap_cluster::reshape::{ChangeTarget, Member};
 use fanpcap_cluster::{Announcement, DesiredState, Topology};
 
 use crate::conf::{Conf, Engine};
@@ -81,9 +81,10 @@ fn fixed_topology(conf: &Conf) -> Result<Topology> {
         .map(|&(node, weight)| Member { node, weight })
         .collect();
     members.sort_unstable_by_key(|member| member.node);
-    let target = ChangeTarget::new(None, &members, conf.selection, &conf.analyzers);
+    let (analyzers, filter) = (&conf.analyzers, conf.filter()?);
+    let target = ChangeTarget::new(None, &members, conf.selection, analyzers, filter.as_ref());
     let target = target.context("the cluster has no node that may have packets")?;
-    Ok(reshape::first(&target.filtered(conf.filter()?.as_ref())))
+    Ok(target.0)
 }
 
 #[cfg(test)]

@@ -39,26 +39,17 @@ pub struct Deduplicator {
 
 impl Deduplicator {
     /// The stamps of duplicates differ by at most `skew`. Because `seed` is random, an attacker
-    /// can't construct two different packets with the same digest.
-    pub fn new(skew: u64, seed: u64) -> Self {
+    /// can't construct two different packets with the same digest. Remembers each packet for `late`
+    /// nanoseconds longer than the skew, if there is room, because a duplicate of the packet may
+    /// come late. Packets with stamps before `begin` were delivered by another analyzer.
+    pub fn new(skew: u64, seed: u64, late: u64, begin: u64) -> Self {
         Self {
             seed,
             skew,
-            late: 0,
+            late,
             packets: HashMap::new(),
             order: VecDeque::new(),
-            forgotten: 0,
-        }
-    }
-
-    /// Remembers each packet for `late` nanoseconds longer than the skew, if there is room, because
-    /// a duplicate of the packet may come late. Packets with stamps before `begin` were delivered
-    /// by another analyzer.
-    pub fn with_late(self, late: u64, begin: u64) -> Self {
-        Self {
-            late,
             forgotten: begin,
-            ..self
         }
     }
 
@@ -134,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_equal_packet_of_another_bucket_is_a_true_repeat() {
-        let mut packets = Deduplicator::new(100, 1);
+        let mut packets = Deduplicator::new(100, 1, 0, 0);
         assert!(!packets.is_double(10, 0, (7, 60, b"a")));
         assert!(!packets.is_double(11, 1, (8, 60, b"a")), "another bucket");
         assert!(packets.is_double(12, 1, (7, 60, b"a")));
@@ -142,7 +133,7 @@ mod tests {
 
     #[test]
     fn packets_of_forgotten_times_are_told() {
-        let mut packets = Deduplicator::new(100, 1).with_late(1000, 0);
+        let mut packets = Deduplicator::new(100, 1, 1000, 0);
         let packet = (7, 60, &b"a"[..]);
         for time in [5000, 5500, 6100] {
             assert!(!packets.is_double(time, 0, packet));

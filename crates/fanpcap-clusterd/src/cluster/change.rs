@@ -89,7 +89,7 @@ fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> R
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
+    use fanpcap_cluster::reshape::{ChangeTarget, Member};
     use fanpcap_cluster::{Announcement, DesiredState, LiveNode, Revision, View};
     use fanpcap_select::Selection;
 
@@ -150,9 +150,9 @@ mod tests {
             node: NodeId(1),
             weight: 1,
         };
-        let target = ChangeTarget::new(None, &[member], Selection::default(), &[]).unwrap();
+        let target = ChangeTarget::new(None, &[member], Selection::default(), &[], None).unwrap();
         let mut side = Side::default();
-        side.0.topology = Some((Revision(1), Box::new(reshape::first(&target))));
+        side.0.topology = Some((Revision(1), Box::new(target.0)));
         let mut is_made = |change, node| make(&mut side, NodeId(node), &change).is_ok();
         assert!(is_made(OperatorChange::Drain(NodeId(1)), 1));
         assert!(!is_made(OperatorChange::Drain(NodeId(2)), 2));

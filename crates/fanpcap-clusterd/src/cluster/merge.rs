@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
              buckets move: name these times by --moved\n",
         );
     }
-    let mut deduplicator = Deduplicator::new(window, seed);
+    let mut deduplicator = Deduplicator::new(window, seed, 0, 0);
     let mut keep = |file: usize, stamp: u64, wire_length: u32, captured: &[u8]| {
         let file = u16::try_from(file).unwrap_or(u16::MAX);
         // A capture file names no buckets, so all packets are compared as if they were in bucket 0.

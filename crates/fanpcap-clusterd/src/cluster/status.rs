@@ -59,11 +59,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// A cluster's name, and its status as far as it can be read.
-fn look(file: &Path) -> Result<(String, ClusterStatus)> {
+pub(super) fn look(file: &Path) -> Result<(String, ClusterStatus)> {
     let conf = Conf::load(file)?;
-    let notice = WaitingNotice::of(&conf);
+    let _notice = WaitingNotice::of(&conf);
     let status = engine::operator_side(&conf)?.look()?;
-    drop(notice);
     Ok((conf.cluster, status))
 }
 

@@ -11,9 +11,8 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
-use super::waiting::WaitingNotice;
-use crate::conf::{Conf, PATH};
-use crate::engine;
+use super::status::look;
+use crate::conf::PATH;
 
 /// Shows which node has which buckets
 #[derive(Args, Debug)]
@@ -27,10 +26,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let conf = Conf::load(&arguments.config)?;
-    let notice = WaitingNotice::of(&conf);
-    let status = engine::operator_side(&conf)?.look()?;
-    drop(notice);
+    let (_, status) = look(&arguments.config)?;
     if let Some(revision) = status.unreadable {
         bail!(unreadable_topology(revision));
     }
@@ -111,7 +107,7 @@ fn text(revision: Revision, topology: &Topology) -> String {
 mod tests {
     use fanpcap_buckets::Slot;
     use fanpcap_cluster::NodeId;
-    use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
+    use fanpcap_cluster::reshape::{ChangeTarget, Member};
     use fanpcap_select::{Filter, Selection};
 
     use super::*;
@@ -126,7 +122,9 @@ mod tests {
             initial: 987_654_321,
             ..Selection::default()
         };
-        let mut topology = reshape::first(&ChangeTarget::new(None, &members, secret, &[]).unwrap());
+        let mut topology = ChangeTarget::new(None, &members, secret, &[], None)
+            .unwrap()
+            .0;
         topology.new_owners = Some(Box::new([Some(Slot(1)); 4096]));
         let shown = object(Revision(7), &topology);
         assert_eq!(

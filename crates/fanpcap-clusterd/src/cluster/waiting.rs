@@ -33,22 +33,14 @@ impl WaitingNotice {
 }
 
 fn text(conf: &Conf) -> Option<String> {
-    let cluster = &conf.cluster;
-    let (what, asked) = match &conf.engine {
-        Engine::Fixed(_) => return None,
-        Engine::Embedded(embedded) => {
-            let asked = embedded.coordinators.iter().map(ToString::to_string);
-            ("the active coordinator", asked.collect::<Vec<_>>())
-        }
-        Engine::Etcd(etcd) => ("etcd", etcd.endpoints.clone()),
-    };
-    let asked = match asked.is_empty() {
-        true => String::new(),
-        false => format!(": {}", asked.join(", ")),
-    };
-    Some(format!(
-        "fanpcap: waiting for {what} of cluster {cluster}{asked}; this takes at most ten seconds\n"
-    ))
+    let (cluster, place) = (&conf.cluster, conf.engine.place());
+    let is_asked = !matches!(conf.engine, Engine::Fixed(_));
+    is_asked.then(|| {
+        format!(
+            "fanpcap: cluster {cluster}: no answer yet from {place}; this takes at most ten \
+             seconds\n"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -60,12 +52,14 @@ mod tests {
         let of = |more: &str| text(&Conf::parse(&format!("cluster = a\n{more}"), "c").unwrap());
         let embedded = of("key_file = /k\ncoordinators = 10.0.0.1:5, 10.0.0.2:5").unwrap();
         assert!(
-            embedded.contains("the active coordinator of cluster a: 10.0.0.1:5, 10.0.0.2:5;"),
+            embedded.contains(
+                "cluster a: no answer yet from the active coordinator: 10.0.0.1:5, 10.0.0.2:5;"
+            ),
             "{embedded}"
         );
         let etcd = of("engine = etcd\netcd = http://127.0.0.1:1").unwrap();
         assert!(
-            etcd.contains("etcd of cluster a: http://127.0.0.1:1;"),
+            etcd.contains("cluster a: no answer yet from etcd at http://127.0.0.1:1;"),
             "{etcd}"
         );
         assert_eq!(of("engine = fixed\nnodes = a1"), None);

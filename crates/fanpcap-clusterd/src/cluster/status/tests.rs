@@ -18,7 +18,7 @@ fn target(current: Option<&Topology>, nodes: &[u32]) -> ChangeTarget {
         weight: 1,
     };
     let members: Vec<Member> = nodes.iter().map(member).collect();
-    ChangeTarget::new(current, &members, Selection::default(), &[]).unwrap()
+    ChangeTarget::new(current, &members, Selection::default(), &[], None).unwrap()
 }
 
 const SETUP: Setup = Setup {
@@ -31,7 +31,7 @@ const SETUP: Setup = Setup {
 /// Node 1 follows the topology, node 2 is silent, node 3 gets its first buckets, and node 4 must
 /// wait for its buckets and has an earlier version.
 fn status() -> ClusterStatus {
-    let two = reshape::first(&target(None, &[1, 2]));
+    let two = target(None, &[1, 2]).0;
     let union = reshape::begin(
         &two,
         &target(Some(&two), &[1, 2, 3]),
@@ -95,7 +95,7 @@ node 00000009 is not in the cluster, and an earlier command for it still has eff
 fn a_node_that_stays_behind_is_named_with_the_remedy() {
     let mut status = status();
     assert!(!table("lab", &status).contains("is behind"));
-    let stable = reshape::first(&target(None, &[1, 2, 3]));
+    let stable = target(None, &[1, 2, 3]).0;
     status.view.topology = Some((Revision(9), Box::new(stable)));
     let table = table("lab", &status);
     assert!(
