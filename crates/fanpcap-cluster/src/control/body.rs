@@ -79,10 +79,10 @@ pub struct Leader {
 }
 
 impl Leader {
-    fn write(&self, to: &mut List) {
+    fn write<'a>(&self, to: &'a mut List) -> &'a mut List {
         to.put(code::COORDINATOR_ID, u32::from(self.number))
             .put(code::TERM, self.term.0)
-            .put_address(COORDINATOR, self.address);
+            .put_address(COORDINATOR, self.address)
     }
 
     fn read(from: Fields<'_>) -> Result<Self, BodyError> {
@@ -161,48 +161,30 @@ impl Body {
         let mut to = List::default();
         match self {
             Self::Join(member) => member.write(&mut to),
-            Self::Heartbeat(member, term) => {
-                member.write(&mut to);
-                to.put(code::TERM, term.0);
-            }
-            Self::Accept(node, leader) => {
-                to.put(code::NODE_ID, node.0);
-                leader.write(&mut to);
-            }
-            Self::Refuse(node, refusal) => {
-                to.put(code::NODE_ID, node.0);
-                to.put(code::REFUSAL, *refusal as u32);
-            }
-            Self::Leave(node) => {
-                to.put(code::NODE_ID, node.0);
-            }
+            Self::Heartbeat(member, term) => member.write(&mut to).put(code::TERM, term.0),
+            Self::Accept(node, leader) => leader.write(to.put(code::NODE_ID, node.0)),
+            Self::Refuse(node, refusal) => to
+                .put(code::NODE_ID, node.0)
+                .put(code::REFUSAL, *refusal as u32),
+            Self::Leave(node) => to.put(code::NODE_ID, node.0),
             Self::TopologyUpdate(revision, topology) => {
-                topology::write(&mut to, *revision, topology);
+                topology::write(&mut to, *revision, topology)
             }
             Self::Announce(leader) => leader.write(&mut to),
-            Self::Acknowledge(number) => {
-                to.put_wide(code::STATE, *number);
-            }
-            Self::Pulse(leader, state) => {
-                leader.write(&mut to);
-                to.put(code::STATE, *state);
-            }
-            Self::Standby(term) => {
-                to.put(code::TERM, term.0);
-            }
+            Self::Acknowledge(number) => to.put_wide(code::STATE, *number),
+            Self::Pulse(leader, state) => leader.write(&mut to).put(code::STATE, *state),
+            Self::Standby(term) => to.put(code::TERM, term.0),
             Self::Elect(leader, revision) => {
-                leader.write(&mut to);
-                to.put_wide(code::FOLLOWS, revision.0);
+                leader.write(&mut to).put_wide(code::FOLLOWS, revision.0)
             }
             Self::Synchronise(state) => state.write(&mut to),
             Self::OperatorChange(change) => change.write(&mut to),
             Self::Status(status) => status.write(&mut to),
-            Self::Challenge(of) => {
-                to.put_wide(code::CHALLENGED, of[0])
-                    .put_wide(code::CHALLENGED, of[1]);
-            }
-            Self::Fetch | Self::Query => {}
-        }
+            Self::Challenge([session, sequence]) => to
+                .put_wide(code::CHALLENGED, *session)
+                .put_wide(code::CHALLENGED, *sequence),
+            Self::Fetch | Self::Query => &mut to,
+        };
         to.0
     }
 

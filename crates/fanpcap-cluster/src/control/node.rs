@@ -145,12 +145,12 @@ impl NodeEnd {
     /// Sends the coordinator the revision of the topology by which the node now selects packets.
     pub fn acknowledge(&mut self, revision: Revision) {
         self.member.follows = self.member.follows.max(Some(revision));
-        self.tell(&Body::Acknowledge(revision.0), 0);
+        self.tell(&Body::Acknowledge(revision.0));
     }
 
     /// Leaves the cluster. Do not call [`NodeEnd::tick`] afterwards, which would join again.
     pub fn leave(&mut self) {
-        self.tell(&Body::Leave(self.member.announcement.node), 0);
+        self.tell(&Body::Leave(self.member.announcement.node));
         self.following = None;
     }
 
@@ -202,7 +202,7 @@ impl NodeEnd {
     /// Sends a heartbeat to the coordinator. Returns how many earlier heartbeats have no answer.
     fn beat(&mut self) -> u32 {
         let body = Body::Heartbeat(self.member, self.term);
-        self.tell(&body, 0);
+        self.tell(&body);
         match &mut self.following {
             Some(following) => {
                 following.unanswered += 1;
@@ -230,20 +230,23 @@ impl NodeEnd {
             self.next = now;
         } else if served.is_none() {
             let body = Body::Heartbeat(self.member, self.term);
-            self.tell(&body, 0);
+            self.tell(&body);
         }
     }
 
     fn answer(&mut self, to: SocketAddr, peer: Peer, body: &Body) {
-        let to = (to, Some(peer));
-        self.outbox.say(&mut self.endpoint, to, body, 0);
+        self.say(to, Some(peer), body, 0);
     }
 
-    fn tell(&mut self, body: &Body, transfer: u32) {
+    fn tell(&mut self, body: &Body) {
         if let Some(to) = self.following {
-            let to = (to.address, Some(to.peer));
-            self.outbox.say(&mut self.endpoint, to, body, transfer);
+            self.answer(to.address, to.peer, body);
         }
+    }
+
+    fn say(&mut self, to: SocketAddr, peer: Option<Peer>, body: &Body, transfer: u32) {
+        self.outbox
+            .say(&mut self.endpoint, (to, peer), body, transfer);
     }
 
     fn ask_all(&mut self) {
@@ -255,9 +258,7 @@ impl NodeEnd {
     }
 
     fn join(&mut self, address: SocketAddr, peer: Option<Peer>) {
-        let body = Body::Join(self.member);
-        self.outbox
-            .say(&mut self.endpoint, (address, peer), &body, 0);
+        self.say(address, peer, &Body::Join(self.member), 0);
     }
 
     /// Takes a datagram.
@@ -280,7 +281,7 @@ impl NodeEnd {
             Incoming::Challenged(peer) => match &mut self.following {
                 Some(to) if to.peer == peer => {
                     to.address = from;
-                    self.tell(&Body::Heartbeat(self.member, self.term), 0);
+                    self.tell(&Body::Heartbeat(self.member, self.term));
                 }
                 _ => self.join(from, Some(peer)),
             },
@@ -352,9 +353,7 @@ impl NodeEnd {
     fn follow(&mut self, now: Duration, address: SocketAddr, peer: Peer, leader: Leader) {
         if leader.term < self.term {
             // This heartbeat has the greater term. When it arrives, the coordinator stops leading.
-            let body = Body::Heartbeat(self.member, self.term);
-            self.outbox
-                .say(&mut self.endpoint, (address, Some(peer)), &body, 0);
+            self.answer(address, peer, &Body::Heartbeat(self.member, self.term));
             return;
         }
         self.term = leader.term;
@@ -393,7 +392,7 @@ impl NodeEnd {
             self.events
                 .push_back(NodeEvent::Topology(revision, topology));
         } else if let Some(follows) = self.member.follows {
-            self.tell(&Body::Acknowledge(follows.0), 0);
+            self.tell(&Body::Acknowledge(follows.0));
         }
     }
 
@@ -401,9 +400,7 @@ impl NodeEnd {
     fn show(&mut self, to: SocketAddr, peer: Peer) {
         if let Some((revision, topology)) = self.newest.clone() {
             let body = Body::TopologyUpdate(revision, topology);
-            let to = (to, Some(peer));
-            self.outbox
-                .say(&mut self.endpoint, to, &body, self.transfers);
+            self.say(to, Some(peer), &body, self.transfers);
         }
     }
 

@@ -258,18 +258,16 @@ impl FrameListener {
             upto.min(end)
         };
         self.announced = Some((end.max(upto), revision));
-        let number = |kind, sequence| DueFrame {
+        let frame = |kind, sequence, is_lost| DueFrame {
             kind,
             sequence,
-            number: numbers.of(kind, revision, sequence),
+            // A frame that did not come in time must not be accepted later.
+            number: match is_lost {
+                true => 0,
+                false => numbers.of(kind, revision, sequence),
+            },
         };
-        // A frame that did not come in time must not be accepted later, so 0 replaces its number.
         // If a beacon and an update have the same sequence, the beacon is sent first.
-        let none = |kind, sequence| DueFrame {
-            kind,
-            sequence,
-            number: 0,
-        };
         let lost_beacons = begin.max(before + 1)..self.last;
         let lost_updates = begin.max(before)..self.last;
         let from = begin.max(upto + 1);
@@ -277,12 +275,11 @@ impl FrameListener {
         // An earlier agent may have announced the update with the last beacon's sequence already.
         let behind = self.last + u64::from(std::mem::take(&mut self.is_successor));
         let updates = if known == revision { from } else { begin }.max(behind)..=end;
-        let lost_beacons = lost_beacons.map(|sequence| none(Kind::Beacon, sequence));
-        let lost_updates = lost_updates.map(|sequence| none(Kind::Update, sequence));
+        let lost_beacons = lost_beacons.map(|sequence| frame(Kind::Beacon, sequence, true));
         lost_beacons
-            .chain(lost_updates)
-            .chain(beacons.map(|sequence| number(Kind::Beacon, sequence)))
-            .chain(updates.map(|sequence| number(Kind::Update, sequence)))
+            .chain(lost_updates.map(|sequence| frame(Kind::Update, sequence, true)))
+            .chain(beacons.map(|sequence| frame(Kind::Beacon, sequence, false)))
+            .chain(updates.map(|sequence| frame(Kind::Update, sequence, false)))
             .collect()
     }
 

@@ -78,21 +78,14 @@ impl OperatorChange {
         }
     }
 
-    pub(super) fn write(&self, to: &mut List) {
+    pub(super) fn write<'a>(&self, to: &'a mut List) -> &'a mut List {
         match self {
-            Self::Drain(node) => {
-                to.put(code::DRAINED, node.0);
-            }
-            Self::Restore(node) => {
-                to.put(code::RESTORED, node.0);
-            }
-            Self::Weight(node, Some(weight)) => {
-                to.put(code::WEIGHTED, node.0);
-                to.put(code::WEIGHTED, u32::from(*weight));
-            }
-            Self::Weight(node, None) => {
-                to.put(code::UNWEIGHTED, node.0);
-            }
+            Self::Drain(node) => to.put(code::DRAINED, node.0),
+            Self::Restore(node) => to.put(code::RESTORED, node.0),
+            Self::Weight(node, Some(weight)) => to
+                .put(code::WEIGHTED, node.0)
+                .put(code::WEIGHTED, u32::from(*weight)),
+            Self::Weight(node, None) => to.put(code::UNWEIGHTED, node.0),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::coordination::{Announcement, Setup, Version};
 use crate::identity::{NodeId, Revision};
 
 impl Member {
-    pub(super) fn write(&self, to: &mut List) {
+    pub(super) fn write<'a>(&self, to: &'a mut List) -> &'a mut List {
         let Announcement {
             node,
             boot,
@@ -37,6 +37,7 @@ impl Member {
         if let Some(revision) = self.follows {
             to.put_wide(code::FOLLOWS, revision.0);
         }
+        to
     }
 
     pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {

@@ -59,15 +59,15 @@ const REFUSED: u32 = 5;
 const NOTE: u32 = 6;
 
 impl State {
-    pub(super) fn write(&self, to: &mut List) {
+    pub(super) fn write<'a>(&self, to: &'a mut List) -> &'a mut List {
         to.put(code::SECTION, STATE)
             .put(code::TERM, self.term.0)
             .put(code::STATE, self.number);
         write_shared(to, self.topology.as_ref(), &self.desired);
         for member in &self.members {
-            to.put(code::SECTION, MEMBER);
-            member.write(to);
+            member.write(to.put(code::SECTION, MEMBER));
         }
+        to
     }
 
     pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
@@ -116,13 +116,11 @@ impl State {
 }
 
 impl Status {
-    pub(super) fn write(&self, to: &mut List) {
-        to.put(code::SECTION, STATE);
-        self.leader.write(to);
+    pub(super) fn write<'a>(&self, to: &'a mut List) -> &'a mut List {
+        self.leader.write(to.put(code::SECTION, STATE));
         write_shared(to, self.topology.as_ref(), &self.desired);
         for (member, age) in &self.members {
-            to.put(code::SECTION, MEMBER).put(code::AGE, *age);
-            member.write(to);
+            member.write(to.put(code::SECTION, MEMBER).put(code::AGE, *age));
         }
         for (cause, count) in &self.refused {
             to.put(code::SECTION, REFUSED);
@@ -134,6 +132,7 @@ impl Status {
             let length = length.into_iter().find(|at| note.is_char_boundary(*at));
             to.put_bytes(&note.as_bytes()[..length.unwrap_or(0)]);
         }
+        to
     }
 
     pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
@@ -177,8 +176,7 @@ impl Status {
 /// Writes the sections that both a [`State`] and a [`Status`] have.
 fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, desired: &DesiredState) {
     if let Some((revision, topology)) = stands {
-        to.put(code::SECTION, TOPOLOGY);
-        topology::write(to, *revision, topology);
+        topology::write(to.put(code::SECTION, TOPOLOGY), *revision, topology);
     }
     to.put(code::SECTION, DESIRED);
     desired::write_all(to, desired);

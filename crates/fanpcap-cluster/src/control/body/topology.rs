@@ -30,7 +30,7 @@ pub(super) fn key(number: u32) -> Result<Key, BodyError> {
     key.ok_or(BodyError::Value(code::SELECTION_TYPE))
 }
 
-pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
+pub(super) fn write<'a>(to: &'a mut List, revision: Revision, topology: &Topology) -> &'a mut List {
     let [term, start] = halves(revision.0);
     to.put(code::TERM, term)
         .put(code::VALIDITY_START, start)
@@ -43,7 +43,7 @@ pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
     for analyzer in &topology.analyzers {
         to.put_address(ANALYZER, *analyzer);
     }
-    to.put_bytes(&topology.encode());
+    to.put_bytes(&topology.encode())
 }
 
 pub(super) fn read(from: Fields<'_>) -> Result<(Revision, Topology), BodyError> {

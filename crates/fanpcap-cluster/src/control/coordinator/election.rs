@@ -99,19 +99,6 @@ impl Election {
     }
 }
 
-impl ElectionRole {
-    /// The message that a coordinator in this role sends to the other coordinators.
-    pub(super) fn message(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
-        match self {
-            Self::Standby { .. } => None,
-            Self::Candidate { leader, .. } => {
-                Some(Body::Elect(*leader, revision.unwrap_or_default()))
-            }
-            Self::Leading { leader, .. } => Some(Body::Pulse(*leader, number)),
-        }
-    }
-}
-
 impl CoordinatorEnd {
     /// How long this coordinator waits for a pulse before it becomes a candidate.
     pub(super) fn patience(&self) -> Duration {
@@ -128,9 +115,14 @@ impl CoordinatorEnd {
 
     /// The message that this coordinator sends to the other coordinators.
     pub(super) fn message(&self) -> Option<Body> {
-        let knowledge = &self.knowledge;
-        let role = &self.election.role;
-        role.message(knowledge.state.number, self.standing())
+        let revision = || self.standing().unwrap_or_default();
+        match self.election.role {
+            ElectionRole::Standby { .. } => None,
+            ElectionRole::Candidate { leader, .. } => Some(Body::Elect(leader, revision())),
+            ElectionRole::Leading { leader, .. } => {
+                Some(Body::Pulse(leader, self.knowledge.state.number))
+            }
+        }
     }
 
     /// Whether this coordinator has heard the active one a short time ago.
@@ -176,10 +168,9 @@ impl CoordinatorEnd {
     }
 
     fn tell_others(&mut self) {
-        let Some(body) = self.message() else {
-            return;
-        };
-        self.tell_coordinators(&body);
+        if let Some(body) = self.message() {
+            self.tell_coordinators(&body);
+        }
     }
 
     fn tell_coordinators(&mut self, body: &Body) {

@@ -31,28 +31,14 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
-    /// A node that the previous leader knew.
-    pub(super) fn inherited(now: Duration, member: Member) -> Self {
-        Self {
-            is_heard: false,
-            ..Self::new(now, member)
-        }
-    }
-
-    fn new(now: Duration, member: Member) -> Self {
+    /// A node that is heard now, or a node that the previous leader knew.
+    fn new(now: Duration, member: Member, is_heard: bool) -> Self {
         Self {
             member,
             heard: now,
-            is_heard: true,
+            is_heard,
             next: now,
             attempts: 0,
-        }
-    }
-
-    pub(super) fn live(&self) -> LiveNode {
-        LiveNode {
-            announcement: self.member.announcement,
-            acknowledged: self.member.follows,
         }
     }
 
@@ -108,7 +94,7 @@ impl Members {
     pub(super) fn inherited(now: Duration, known: Vec<Member>) -> Self {
         let presence = |member: Member| {
             let node = member.announcement.node;
-            (node, MemberState::inherited(now, member))
+            (node, MemberState::new(now, member, false))
         };
         Self {
             nodes: known.into_iter().map(presence).collect(),
@@ -117,7 +103,11 @@ impl Members {
     }
 
     pub(super) fn live(&self) -> Vec<LiveNode> {
-        self.nodes.values().map(MemberState::live).collect()
+        let live = |one: &MemberState| LiveNode {
+            announcement: one.member.announcement,
+            acknowledged: one.member.follows,
+        };
+        self.nodes.values().map(live).collect()
     }
 
     pub(super) fn list(&self) -> Vec<Member> {
@@ -206,17 +196,11 @@ impl Members {
         }
     }
 
-    pub(super) fn refused(&self) -> Vec<Refused> {
-        let refused = self.refusals.iter();
-        let refused = refused.map(|(&(node, address), &(why, _))| Refused { node, address, why });
-        refused.collect()
-    }
-
     /// Notes a node's announcement. Returns two answers: whether the announcement is new, and
     /// whether the leader has now heard all nodes that it was waiting for.
     fn hear(&mut self, now: Duration, member: Member) -> (bool, bool) {
         let node = member.announcement.node;
-        let fresh = || MemberState::new(now, member);
+        let fresh = || MemberState::new(now, member, true);
         let is_newcomer = !self.nodes.contains_key(&node);
         let presence = self.nodes.entry(node).or_insert_with(fresh);
         let was_awaited = !presence.is_heard;
@@ -282,7 +266,9 @@ impl CoordinatorEnd {
 
     /// The machines that this coordinator refuses. A standby refuses no machine.
     pub fn refused_machines(&self) -> Vec<Refused> {
-        self.members.refused()
+        let refused = self.members.refusals.iter();
+        let refused = refused.map(|(&(node, address), &(why, _))| Refused { node, address, why });
+        refused.collect()
     }
 
     #[allow(
