@@ -253,15 +253,15 @@ impl AnalyzerLoop {
                 (extra_counter::REMOVED_BYTES, removed.bytes),
             ]);
         }
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         if let Some(compressed) = files.and_then(Files::compressed) {
             extra_counters.extend([
-                (extra_counter::COMPRESSED_FILES, compressed.files),
-                (extra_counter::COMPRESSED_SAVED, compressed.saved),
+                (extra_counter::COMPRESSED_FILES, read(&compressed.files)),
+                (extra_counter::COMPRESSED_SAVED, read(&compressed.saved)),
             ]);
         }
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         if let Some(exports) = &self.outputs.exports {
-            let exported = exports.exported();
+            let exported = &exports.exported;
             extra_counters.extend([
                 (extra_counter::EXPORTED, read(&exported.packets)),
                 (extra_counter::EXPORT_LEFT_OUT, read(&exported.left_out)),

@@ -8,46 +8,43 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// A connection that a node has made.
-pub(super) enum Channel {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
-}
+pub(super) trait Channel: Read + Write {}
 
-impl Channel {
-    /// Performs the TLS handshake, if TLS is used. The handshake must end before `until`.
-    pub(super) fn open(
-        mut stream: TcpStream,
-        tls: Option<Arc<ServerConfig>>,
-        until: Instant,
-    ) -> io::Result<Self> {
-        let Some(config) = tls else {
-            return Ok(Self::Plain(stream));
-        };
-        let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
-        let mut limited = Limited {
-            stream: &mut stream,
-            until,
-        };
-        while session.is_handshaking() {
-            if let Err(error) = session.complete_io(&mut limited) {
-                while session.wants_write() && session.write_tls(&mut limited).is_ok() {}
-                end(&mut stream);
-                return Err(error);
-            }
-        }
-        while session.wants_write() {
-            session.write_tls(&mut limited)?;
-        }
-        Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
-    }
+impl<T: Read + Write> Channel for T {}
 
-    /// The TCP connection, which may carry TLS.
-    pub(super) fn stream(&self) -> &TcpStream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref(),
+/// Performs the TLS handshake, if TLS is used. The handshake must end before `until`. From then on,
+/// the time limits `read` and `write` apply.
+pub(super) fn open(
+    mut stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    until: Instant,
+    [read, write]: [Duration; 2],
+) -> io::Result<Box<dyn Channel>> {
+    let limit = |stream: &TcpStream| {
+        stream.set_read_timeout(Some(read))?;
+        stream.set_write_timeout(Some(write))
+    };
+    let Some(config) = tls else {
+        limit(&stream)?;
+        return Ok(Box::new(stream));
+    };
+    let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
+    let mut limited = Limited {
+        stream: &mut stream,
+        until,
+    };
+    while session.is_handshaking() {
+        if let Err(error) = session.complete_io(&mut limited) {
+            while session.wants_write() && session.write_tls(&mut limited).is_ok() {}
+            end(&mut stream);
+            return Err(error);
         }
     }
+    while session.wants_write() {
+        session.write_tls(&mut limited)?;
+    }
+    limit(&stream)?;
+    Ok(Box::new(StreamOwned::new(session, stream)))
 }
 
 /// A connection that times out at `until`, even if the other side still sends slowly.
@@ -96,31 +93,6 @@ fn end(stream: &mut TcpStream) {
     while stream.set_read_timeout(Some(PATIENCE)).is_ok() && Instant::now() < until {
         if !matches!(stream.read(&mut bytes), Ok(1..)) {
             break;
-        }
-    }
-}
-
-impl Read for Channel {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(to),
-            Self::Tls(stream) => stream.read(to),
-        }
-    }
-}
-
-impl Write for Channel {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(stream) => stream.flush(),
-            Self::Tls(stream) => stream.flush(),
         }
     }
 }

@@ -51,9 +51,10 @@ struct Connection {
 /// A connection's slot, which is freed when this value is dropped.
 pub(super) struct ConnectionSlot {
     connection_limits: ConnectionLimits,
-    from: IpAddr,
+    pub(super) from: IpAddr,
     number: u64,
-    is_proven: bool,
+    /// Whether the connection has proven to be a node's connection.
+    pub(super) is_proven: bool,
 }
 
 /// Why a connection must end.
@@ -160,15 +161,6 @@ fn networks(from: SocketAddr) -> [(u32, IpAddr); 3] {
 }
 
 impl ConnectionSlot {
-    pub(super) fn from(&self) -> IpAddr {
-        self.from
-    }
-
-    /// Whether the connection has proven to be a node's connection.
-    pub(super) fn is_proven(&self) -> bool {
-        self.is_proven
-    }
-
     /// Notes that the connection has proven to be a node's connection. If there are then too many
     /// proven connections, one of them ends as in [`ConnectionLimits::take`], and its address is
     /// returned. An error says that this connection must end.

@@ -86,7 +86,7 @@ pub(super) struct Exports {
     waiting: Vec<OwnedPacket>,
     /// The newest topology; `None` once the export thread has it.
     topology: Option<(Revision, Selection)>,
-    exported: Arc<Exported>,
+    pub(super) exported: Arc<Exported>,
 }
 
 impl Exports {
@@ -155,10 +155,6 @@ impl Exports {
     pub(super) fn counts(&self, report: &Report) {
         // If these counts can't be sent, the next report includes them.
         self.tell(ExportMessage::Counts(Box::new(report.clone())));
-    }
-
-    pub(super) fn exported(&self) -> &Exported {
-        &self.exported
     }
 
     fn tell(&self, news: ExportMessage) -> bool {

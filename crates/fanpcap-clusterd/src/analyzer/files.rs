@@ -202,8 +202,8 @@ impl Files {
     }
 
     /// How many files were compressed; `None` if files are not compressed.
-    pub(super) fn compressed(&self) -> Option<CompressedFiles> {
-        self.compressor.as_ref().map(Compressor::compressed)
+    pub(super) fn compressed(&self) -> Option<&CompressedFiles> {
+        self.compressor.as_ref().map(|it| &*it.counts)
     }
 
     pub(super) fn removed(&self) -> RemovedFiles {

@@ -1,6 +1,6 @@
 //! Takes messages from connections, and acknowledges them.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use fanpcap_cluster::record::{CountsDecoder, HEAD_BYTES, Head, Kind, encode_ack}
 use fanpcap_linux::backlog;
 use fanpcap_terminal::server::not_listening;
 
-use super::channel::Channel;
+use super::channel::{self, Channel};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot, NoSlot};
 use super::refusal::{Ended, Refused};
 use crate::keyring::Keyring;
@@ -129,25 +129,21 @@ fn accept(listener: &TcpListener, intake: &IntakeShared) {
 /// Takes a connection's messages until it ends.
 fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) -> Result<(), Ended> {
     let proof = Instant::now() + PROOF;
-    let from = slot.from();
+    let from = slot.from;
     let tls = intake.keyring.tls();
     let failed = |error: io::Error| Ended::of(&error, tls.as_deref());
     let server = tls.as_ref().map(|tls| Arc::clone(&tls.server));
-    let mut stream = Channel::open(stream, server, proof).map_err(failed)?;
+    let opened = channel::open(stream, server, proof, [LOOK, PATIENCE]);
+    let mut stream = opened.map_err(failed)?;
     if tls.is_some() {
         prove(slot, &intake.refused)?;
     }
-    let limits = |stream: &TcpStream| {
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(PATIENCE))
-    };
-    limits(stream.stream()).map_err(failed)?;
     let mut acks = Acks::default();
     let mut counts = CountsDecoder::default();
     loop {
-        let until = (!slot.is_proven()).then_some(proof);
+        let until = (!slot.is_proven).then_some(proof);
         let mut bytes = vec![0; HEAD_BYTES];
-        if !fill(&mut stream, &mut bytes, Some(&mut acks), until).map_err(failed)? {
+        if !fill(&mut *stream, &mut bytes, Some(&mut acks), until).map_err(failed)? {
             return Ok(());
         }
         let head = Head::decode(&bytes).map_err(|error| Ended::of_head(error, &bytes))?;
@@ -156,7 +152,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
         }
         bytes.resize(head.length, 0);
         let rest = &mut bytes[HEAD_BYTES..];
-        if !rest.is_empty() && !fill(&mut stream, rest, None, until).map_err(failed)? {
+        if !rest.is_empty() && !fill(&mut *stream, rest, None, until).map_err(failed)? {
             return Err(Ended::Broken);
         }
         // The key or certificate was replaced, so nodes must connect again with the new one.
@@ -183,7 +179,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) ->
         if intake.to.send(message).is_err() {
             return Ok(());
         }
-        acks.tell(&mut stream).map_err(failed)?;
+        acks.tell(&mut *stream).map_err(failed)?;
     }
 }
 
@@ -209,7 +205,7 @@ struct Acks {
 }
 
 impl Acks {
-    fn tell(&mut self, stream: &mut Channel) -> io::Result<()> {
+    fn tell(&mut self, stream: &mut dyn Channel) -> io::Result<()> {
         let lacks = self.lacks.load(Ordering::Acquire);
         let Some(head) = self.head.filter(|_| lacks > self.acknowledged) else {
             return Ok(());
@@ -222,7 +218,7 @@ impl Acks {
 /// Fills a buffer from a connection, or fails at the time `until`. Returns whether any bytes came.
 /// Until the first byte comes, waits for at most [`IDLE`] and sends acknowledgements.
 fn fill(
-    stream: &mut Channel,
+    stream: &mut dyn Channel,
     buffer: &mut [u8],
     mut acks: Option<&mut Acks>,
     until: Option<Instant>,

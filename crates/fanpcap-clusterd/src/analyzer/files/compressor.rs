@@ -24,31 +24,25 @@ use super::kept::{COMPRESSED, PART};
 const LEVEL: i32 = 3;
 
 /// Counts compressed files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in super::super) struct CompressedFiles {
-    pub(in super::super) files: u64,
-    /// How many bytes the compression has saved.
-    pub(in super::super) saved: u64,
-}
-
 #[derive(Debug, Default)]
-struct Counts {
-    files: AtomicU64,
-    saved: AtomicU64,
+pub(in super::super) struct CompressedFiles {
+    pub(in super::super) files: AtomicU64,
+    /// How many bytes the compression has saved.
+    pub(in super::super) saved: AtomicU64,
 }
 
 /// The thread that compresses finished files.
 #[derive(Debug)]
 pub(super) struct Compressor {
     finished: Sender<PathBuf>,
-    counts: Arc<Counts>,
+    pub(super) counts: Arc<CompressedFiles>,
 }
 
 impl Compressor {
     /// Starts the thread. When this value is dropped, the thread finishes its file and ends.
     pub(super) fn start() -> Result<Self> {
         let (finished, files) = mpsc::channel::<PathBuf>();
-        let counts: Arc<Counts> = Arc::default();
+        let counts: Arc<CompressedFiles> = Arc::default();
         let counted = Arc::clone(&counts);
         let work = move || {
             // If this fails, the thread still compresses, at the normal priority.
@@ -76,13 +70,6 @@ impl Compressor {
     pub(super) fn take(&self, path: PathBuf) {
         // The thread ends only when this value is dropped, so sending can't fail.
         let _ = self.finished.send(path);
-    }
-
-    pub(super) fn compressed(&self) -> CompressedFiles {
-        CompressedFiles {
-            files: self.counts.files.load(Ordering::Relaxed),
-            saved: self.counts.saved.load(Ordering::Relaxed),
-        }
     }
 }
 

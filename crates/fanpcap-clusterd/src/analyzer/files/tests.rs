@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::Record;
@@ -173,7 +174,8 @@ fn packets_in_compressed_files_are_not_written_again() {
             // The file that is being written is not compressed.
             let open = usize::from(files.open.is_some());
             let plain = kept::uncompressed(&directory)?.len();
-            let compressed = files.compressed().unwrap_or_default().files;
+            let compressed = files.compressed();
+            let compressed = compressed.map_or(0, |it| it.files.load(Ordering::Relaxed));
             Ok((plain == open && compressed == count).then_some(()))
         };
         await_for("compressed files", LIMIT, are_done).unwrap();
