@@ -96,7 +96,7 @@ impl Ledger {
                     offered,
                     outcome: parts.outcome(since),
                 });
-            } else if parts.is_partial() {
+            } else if parts.is_partial {
                 lacking.push(bucket);
             }
         }

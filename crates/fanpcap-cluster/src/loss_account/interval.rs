@@ -30,8 +30,9 @@ pub(super) struct RunParts {
     /// Upper limit of the number of packets of runs that may have been out of turn; `None` if there
     /// are no such runs.
     out_of_turn: Option<i64>,
-    /// Whether packets may be lost: a possible owner did not see all packets, or there was a fork.
-    is_partial: bool,
+    /// Whether packets may be lost although the sums do not show it: a possible owner did not see
+    /// all packets, or there was a fork.
+    pub(super) is_partial: bool,
 }
 
 /// The packets of one run in an interval.
@@ -69,11 +70,6 @@ impl RunParts {
             self.out_of_turn = Some(others.saturating_add(most.max(0)));
         }
         self.is_partial |= part.had && (part.is_ended || !part.saw_all);
-    }
-
-    /// Whether packets may be lost although the sums do not show it.
-    pub(super) fn is_partial(&self) -> bool {
-        self.is_partial
     }
 
     /// Notes that packets may be lost, although the nodes' later counts do not show this: a node

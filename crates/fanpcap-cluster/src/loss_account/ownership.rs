@@ -80,6 +80,11 @@ impl Ownership {
         Some(Box::new(std::array::from_fn(has)))
     }
 
+    /// Whether the newest topology gives buckets to a node.
+    pub(super) fn has_buckets(&self, node: NodeId) -> bool {
+        self.now(node).is_some_and(|has| has.contains(&true))
+    }
+
     /// How many of the known topologies are not newer than `revision`.
     fn until(&self, revision: Revision) -> usize {
         let is_newer = |known: &KnownTopology| known.revision > revision;

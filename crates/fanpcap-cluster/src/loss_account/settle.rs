@@ -326,36 +326,29 @@ impl Ledger {
             return;
         }
         let offered = self.offered_now(self.time);
-        let gone: Vec<_> = (self.shares().into_iter().zip(&over))
+        let shares = self.shares().into_iter().zip(&over);
+        let gone: Vec<_> = shares
             .filter(|(_, is_over)| **is_over)
             .map(|(share, _)| {
                 let part = |bucket| self.part(&share, bucket, offered[bucket]);
-                let run = share.run;
                 let parts: Vec<_> = (0..BUCKETS).map(part).collect();
-                let ring = run.last().summary.ring;
-                let end = run.end.as_ref().map_or(0, |end| end.at);
-                (
-                    (run.node, run.boot, run.since),
-                    end,
-                    ring,
-                    share.captured,
-                    parts,
-                )
+                (share.captured, parts)
             })
             .collect();
-        for (counters, end, ring, captured, parts) in gone {
-            self.over = self.over.max(end);
+        let runs = std::mem::take(&mut self.runs).into_iter().zip(over);
+        let (over, left): (Vec<_>, Vec<_>) = runs.partition(|(_, is_over)| *is_over);
+        self.runs = left.into_iter().map(|(run, _)| run).collect();
+        for ((run, _), (captured, parts)) in over.iter().zip(gone) {
+            self.over = self.over.max(run.end.as_ref().map_or(0, |end| end.at));
             for (bucket, part) in parts.iter().enumerate() {
                 self.intervals[bucket].gone.add(part);
                 self.past[bucket] += captured[bucket];
             }
-            self.past_ring = self.past_ring.saturating_add(ring);
+            self.past_ring = self.past_ring.saturating_add(run.last().summary.ring);
             if self.given_up.len() == NODES {
                 self.given_up.pop_front();
             }
-            self.given_up.push_back(counters);
+            self.given_up.push_back((run.node, run.boot, run.since));
         }
-        let mut over = over.into_iter();
-        self.runs.retain(|_| over.next() != Some(true));
     }
 }

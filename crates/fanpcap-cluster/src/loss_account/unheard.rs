@@ -25,9 +25,7 @@ impl Ledger {
             if run.is_live() {
                 continue;
             }
-            let buckets = self.ownership.now(run.node);
-            let has_buckets = buckets.is_some_and(|has| has.contains(&true));
-            let goes_on = has_buckets && !self.has_newer(run);
+            let goes_on = self.ownership.has_buckets(run.node) && !self.has_newer(run);
             let known = self.known(run);
             let time = self.time;
             let Some(end) = self.runs[at].end.as_mut() else {
@@ -49,8 +47,7 @@ impl Ledger {
             let Some(end) = run.end.as_mut().filter(|end| end.goes_on) else {
                 continue;
             };
-            let buckets = self.ownership.now(run.node);
-            end.goes_on = buckets.is_some_and(|buckets| buckets.contains(&true));
+            end.goes_on = self.ownership.has_buckets(run.node);
             if !end.goes_on {
                 end.at = end.at.max(newest.saturating_add(LOADED));
             }

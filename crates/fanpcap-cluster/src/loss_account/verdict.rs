@@ -23,9 +23,7 @@ impl Verdict {
     pub fn is_believed(self) -> bool {
         !matches!(self, Self::Different | Self::Surplus)
     }
-}
 
-impl Verdict {
     /// How many of a million packets the port loses, if it is lossy.
     pub fn lost_parts(self) -> u32 {
         match self {
