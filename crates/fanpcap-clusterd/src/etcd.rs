@@ -78,12 +78,11 @@ impl CoordinatorSide for CoordinatorLink {
     }
 
     fn troubles(&self) -> Vec<String> {
-        let unreadable = self.unreadable().map(|revision| {
+        let unreadable = self.unreadable.map(|revision| {
             let why = unreadable_topology(revision);
             format!("{why}; until then this coordinator does not stand for election")
         });
-        let denied = self.denied().map(str::to_owned);
-        denied.into_iter().chain(unreadable).collect()
+        self.denied.iter().cloned().chain(unreadable).collect()
     }
 
     fn resign(&mut self) {

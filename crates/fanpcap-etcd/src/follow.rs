@@ -64,9 +64,12 @@ impl Follower {
         };
         match watch.wait() {
             Ok(changes) => {
-                self.revision = Some(revision.max(changes.revision));
-                let any = !changes.changes.is_empty();
-                changes.changes.into_iter().for_each(|one| self.apply(one));
+                // The revision in the message's header is not used: the next message may have
+                // changes of that revision.
+                let newest = changes.iter().map(Change::revision).max();
+                self.revision = newest.max(Some(revision));
+                let any = !changes.is_empty();
+                changes.into_iter().for_each(|one| self.apply(one));
                 Ok(any)
             }
             Err(end) => {

@@ -25,4 +25,4 @@ pub use error::{CallError, Failure, SetupError};
 pub use follow::Follower;
 pub use kv::{Compare, KeyValue, Keys, Operation, Range, Replaced, Txn};
 pub use settings::{Credentials, Endpoint, Limits, Settings, TlsFiles};
-pub use watch::{Change, Changes, Watch, WatchEnd};
+pub use watch::{Change, Watch, WatchEnd};

@@ -26,15 +26,6 @@ pub enum Change {
     Delete(Vec<u8>, i64),
 }
 
-/// The contents of one message of a watch.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Changes {
-    /// All changes up to this revision have been received.
-    pub revision: i64,
-    /// The changes, the oldest first.
-    pub changes: Vec<Change>,
-}
-
 /// A watch at one endpoint. It ends with the connection.
 pub struct Watch {
     endpoint: String,
@@ -96,7 +87,7 @@ impl From<Event> for Change {
 }
 
 impl Change {
-    fn revision(&self) -> i64 {
+    pub(crate) fn revision(&self) -> i64 {
         match self {
             Self::Put(kv) => kv.mod_revision,
             Self::Delete(_, revision) => *revision,
@@ -139,11 +130,11 @@ impl Client {
 }
 
 impl Watch {
-    /// Waits for the next changes.
+    /// Waits for the next changes, and returns them, the oldest first.
     ///
     /// # Errors
     /// Fails if the watch has ended.
-    pub fn wait(&mut self) -> Result<Changes, WatchEnd> {
+    pub fn wait(&mut self) -> Result<Vec<Change>, WatchEnd> {
         let outcome = self.message().map_err(WatchEnd::Broken)?;
         if outcome.compact_revision > 0 {
             return Err(WatchEnd::Compacted);
@@ -151,13 +142,7 @@ impl Watch {
         if outcome.canceled {
             return Err(WatchEnd::Broken(self.refused(&outcome.cancel_reason)));
         }
-        let changes: Vec<_> = outcome.events.into_iter().map(Change::from).collect();
-        // The header's revision is not used: the next message may have changes of that revision.
-        let revision = changes.iter().map(Change::revision).max();
-        Ok(Changes {
-            revision: revision.unwrap_or(0),
-            changes,
-        })
+        Ok(outcome.events.into_iter().map(Change::from).collect())
     }
 
     /// The next message, which is one line of JSON.

@@ -60,9 +60,9 @@ pub struct CoordinatorLink {
     /// The revision of a topology that this version can't read. This coordinator then does not
     /// stand for election, because a coordinator of another version may be able to read the
     /// topology.
-    unreadable: Option<Revision>,
+    pub unreadable: Option<Revision>,
     /// Why etcd refuses calls, or why it was never in reach; `None` after a successful call.
-    denied: Option<String>,
+    pub denied: Option<String>,
 }
 
 impl CoordinatorLink {
@@ -152,16 +152,6 @@ impl CoordinatorLink {
             // If the thread has panicked, the send fails, and the lease ends in etcd.
             keeper.map(|(order, _)| order.send(Order::Stand(stands)));
         }
-    }
-
-    /// The revision of a topology that this version of fanpcap can't read.
-    pub fn unreadable(&self) -> Option<Revision> {
-        self.unreadable
-    }
-
-    /// Why etcd refuses calls, or why it was never in reach; `None` after a successful call.
-    pub fn denied(&self) -> Option<&str> {
-        self.denied.as_deref()
     }
 
     /// Whether this coordinator leads, and its lease has not ended.

@@ -236,7 +236,7 @@ fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<
             let seen = look(&client, &names(), &DesiredState::default())?;
             Ok((seen.leader.as_deref() == Some("later")).then_some(seen))
         })?;
-        ensure!(first.unreadable().is_some());
+        ensure!(first.unreadable.is_some());
         let said = &seen.notes;
         ensure!(
             matches!(&said[..], [one] if one.contains("can't be read")),
@@ -251,7 +251,7 @@ fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<
         client.revoke(lease)?;
         client.put(&names().topology(), &topology(1).encode(), 0)?;
         await_view(&mut first, "the lead", |view| view.leads)?;
-        ensure!(first.unreadable().is_none());
+        ensure!(first.unreadable.is_none());
         Ok(())
     })
 }
