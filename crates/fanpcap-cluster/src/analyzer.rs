@@ -320,7 +320,7 @@ impl Analyzer {
         };
         self.timeline.release(until, &mut judge);
         let mut hurried = 0;
-        while self.timeline.bytes() > self.settings.most_held {
+        while self.timeline.bytes > self.settings.most_held {
             self.timeline.release_one(&mut judge);
             hurried += 1;
         }
@@ -330,7 +330,7 @@ impl Analyzer {
 
     /// How many slots of time (each about 1 ms) have been delivered. The number never falls.
     pub fn given(&self) -> u64 {
-        self.timeline.given()
+        self.timeline.given
     }
 
     /// When [`given`](Self::given) reaches this value, all records that the analyzer has received
@@ -347,7 +347,7 @@ impl Analyzer {
         let mut judge = |held: &WaitingRecord, captured: &[u8]| {
             rules.judge(held, nodes[usize::from(held.node)].0, captured, &mut give);
         };
-        while self.timeline.bytes() > 0 {
+        while self.timeline.bytes > 0 {
             self.timeline.release_one(&mut judge);
         }
     }
@@ -370,7 +370,7 @@ impl Analyzer {
 
     /// Whether too many bytes wait. If so, call [`release`](Self::release) at once.
     pub fn is_full(&self) -> bool {
-        self.timeline.bytes() > self.settings.most_held
+        self.timeline.bytes > self.settings.most_held
     }
 
     /// The newest revision that records name, if the analyzer has no topology that is as new.

@@ -152,7 +152,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             topology_follower.reload(conf);
         }
         topology_follower
-            .updates()
+            .updates
+            .try_iter()
             .for_each(|update| analyzer_loop.follow(update));
         if let Some(revision) = analyzer_loop.unheard() {
             topology_follower.look_for(revision);

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         driver.step(|| begun.elapsed())?;
         notify.alive();
-        notify.status(driver.status());
+        notify.status(&driver.status);
     }
     notify.stopping();
     driver.resign();

@@ -30,7 +30,6 @@ impl OperatorSide for FixedOperator {
     fn look(&mut self) -> Result<ClusterStatus> {
         let topology = Some((FIXED, Box::new(self.0.clone())));
         Ok(ClusterStatus {
-            unreadable: None,
             view: View {
                 topology,
                 ..View::default()

@@ -177,18 +177,18 @@ impl DevicePins {
 
     fn remove_pins(&self) -> Result<()> {
         self.forget_link()?;
-        remove_if_there(&self.directory, &self.state_name())
+        remove_if_there(&self.directory, &state_name(self.ifindex))
     }
 
     /// The agent's state; `None` if no state is stored, or if this version can't read it.
     pub(crate) fn state(&self) -> Result<Option<AgentState>> {
-        let name = self.state_name();
+        let name = state_name(self.ifindex);
         read_state(&self.directory, &name).with_context(|| self.blame("reading", &name))
     }
 
     /// Stores `state`. After a crash, the file has the earlier state or this one.
     pub(crate) fn set_state(&self, state: &AgentState) -> Result<()> {
-        let (name, new) = (self.state_name(), format!("{}.new", self.ifindex));
+        let (name, new) = (state_name(self.ifindex), format!("{}.new", self.ifindex));
         // A crash of an earlier agent may have left a file with this name.
         remove_if_there(&self.directory, &new)?;
         let file = self.directory.create(OsStr::new(&new), 0o600);
@@ -200,10 +200,6 @@ impl DevicePins {
 
     fn blame(&self, doing: &str, name: &str) -> String {
         format!("{doing} {}", self.path.join(name).display())
-    }
-
-    fn state_name(&self) -> String {
-        state_name(self.ifindex)
     }
 
     /// Removes the lock, and the BPF file system if it is empty. Call [`DevicePins::remove`] first.

@@ -64,8 +64,9 @@ pub(super) struct Timeline {
     /// The first slot that is not delivered yet.
     due: u64,
     /// The number of delivered slots. This number grows even if `due` becomes smaller.
-    given: u64,
-    bytes: usize,
+    pub(super) given: u64,
+    /// The bytes that the waiting packets and their fields take.
+    pub(super) bytes: usize,
 }
 
 impl Timeline {
@@ -77,15 +78,6 @@ impl Timeline {
             given: 0,
             bytes: 0,
         }
-    }
-
-    /// The bytes that the waiting packets and their fields take.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn given(&self) -> u64 {
-        self.given
     }
 
     #[cfg(test)]

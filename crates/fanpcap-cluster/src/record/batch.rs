@@ -199,11 +199,6 @@ impl BatchBuilder {
         self.origin.first
     }
 
-    /// Whether no record waits to be sent.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// Adds a record captured by the topology of `revision`. A packet that does not fit into an
     /// empty batch is shortened. If the record begins a new batch, returns the previous batch.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {

@@ -28,12 +28,8 @@ impl ClockOffset {
 
     /// Like [`ClockOffset::ahead`], but 0 if the clocks differ by at most `skew`.
     pub(super) fn beyond(&self, skew: u64) -> i64 {
-        let ahead = self.ahead();
-        if ahead.unsigned_abs() > skew {
-            ahead
-        } else {
-            0
-        }
+        let ahead = Some(self.ahead()).filter(|ahead| ahead.unsigned_abs() > skew);
+        ahead.unwrap_or(0)
     }
 }
 

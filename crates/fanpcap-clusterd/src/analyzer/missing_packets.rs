@@ -26,8 +26,9 @@ pub(super) struct MissingPackets {
 }
 
 impl MissingPackets {
-    /// `is_new` says whether the node's counters began after the account.
-    pub(super) fn new(is_new: bool) -> Self {
+    /// `is_new` says whether the node's counters began after the account. `gaps` is how many record
+    /// numbers were missing before the node's counters were reset.
+    pub(super) fn new(is_new: bool, gaps: u64) -> Self {
         let zeros = || Box::new([0; BUCKETS]);
         Self {
             captured: zeros(),
@@ -35,13 +36,8 @@ impl MissingPackets {
             before: is_new.then(zeros),
             lost: zeros(),
             early: 0,
-            gaps: 0,
+            gaps,
         }
-    }
-
-    /// Sets how many record numbers were missing before the node's counters were reset.
-    pub(super) fn after(self, gaps: u64) -> Self {
-        Self { gaps, ..self }
     }
 
     /// Takes the captured packets of a report that was made at `stamp` by the node's clock. `came`

@@ -145,7 +145,7 @@ impl NodeReports {
             // Records that went missing before the counters were reset count for the old counters.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
-            entry.missing_packets = Some(MissingPackets::new(is_new).after(others));
+            entry.missing_packets = Some(MissingPackets::new(is_new, others));
         }
         if let (Some(missing_packets), Some(came)) = (&mut entry.missing_packets, &received) {
             let quiet = analyzer.quiet(node, counters.0);

@@ -31,7 +31,8 @@ pub(super) enum TopologyUpdate {
 /// removes doubles by the nodes' marks in the records, and refuses no record.
 #[derive(Debug)]
 pub(super) struct TopologyFollower {
-    updates: Receiver<TopologyUpdate>,
+    /// What the thread that reads the topology has found.
+    pub(super) updates: Receiver<TopologyUpdate>,
     hurry: Sender<Option<Conf>>,
     asked: Option<Revision>,
 }
@@ -52,11 +53,6 @@ impl TopologyFollower {
             hurry,
             asked: None,
         }
-    }
-
-    /// What the thread that reads the topology has found since the last call.
-    pub(super) fn updates(&self) -> impl Iterator<Item = TopologyUpdate> + '_ {
-        self.updates.try_iter()
     }
 
     /// Makes the thread read at once, because a node follows `revision`, which the analyzer lacks.

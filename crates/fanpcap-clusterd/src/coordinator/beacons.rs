@@ -11,7 +11,7 @@ use fanpcap_select::in_line::InLine;
 /// Sends the coordinator's frames on a device.
 #[derive(Debug)]
 pub(super) struct Beacons {
-    core: FrameSender,
+    pub(super) core: FrameSender,
     device: String,
     cluster: u32,
     port: Option<Injector>,
@@ -29,11 +29,6 @@ impl Beacons {
             port: None,
             works: None,
         }
-    }
-
-    /// Uses these numbers from now on. Call this when the key has changed.
-    pub(super) fn set_numbers(&mut self, numbers: FrameNumbers) {
-        self.core.set_numbers(numbers);
     }
 
     /// Sends the frames that are due at `now`, in seconds since 1970. If sending begins to fail, or

@@ -21,7 +21,8 @@ pub(super) struct Driver<S> {
     core: Coordinator,
     say: S,
     leads: bool,
-    status: String,
+    /// What the coordinator does now, in one line.
+    pub(super) status: String,
     /// The engine's faults that were already reported.
     troubles: Vec<String>,
     /// The last failed write and its error. The error was already reported.
@@ -148,14 +149,9 @@ impl<S: FnMut(&str)> Driver<S> {
     fn renumber(&mut self, conf: &Conf) -> Result<()> {
         let first = frames::numbers(conf)?.into_iter().next();
         if let (Some(beacons), Some(numbers)) = (&mut self.beacons, first) {
-            beacons.set_numbers(numbers);
+            beacons.core.set_numbers(numbers);
         }
         Ok(())
-    }
-
-    /// What the coordinator does now, in one line.
-    pub(super) fn status(&self) -> &str {
-        &self.status
     }
 
     pub(super) fn resign(mut self) {

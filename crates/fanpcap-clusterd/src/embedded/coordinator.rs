@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{
-    COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role,
+    COORDINATORS, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role,
 };
 use fanpcap_cluster::{DesiredState, Revision, Topology, View, WriteError, unreadable_topology};
 use fanpcap_terminal::server::not_listening;
@@ -87,11 +87,6 @@ impl EmbeddedCoordinator {
             store,
             unstored: None,
         })
-    }
-
-    /// How many control messages were refused for `cause`.
-    pub fn refused(&self, cause: Cause) -> u64 {
-        self.end.refused(cause)
     }
 
     /// Stores the changed state, and then sends messages. While the file can't be written, nothing
@@ -190,7 +185,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
 
     fn troubles(&self) -> Vec<String> {
         let unstored = self.unstored.iter().map(|Unstored { error, .. }| {
-            let path = self.store.path().display();
+            let path = self.store.0.display();
             format!("{path} can't be written, so this coordinator is silent: {error}")
         });
         let refused = self.end.refused_machines();

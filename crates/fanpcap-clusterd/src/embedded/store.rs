@@ -14,7 +14,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// A coordinator's file.
 #[derive(Debug)]
-pub(super) struct Store(PathBuf);
+pub(super) struct Store(pub(super) PathBuf);
 
 impl Store {
     /// Opens the file of coordinator `number`, and reads its state; `None` without a file.
@@ -44,10 +44,6 @@ impl Store {
             Err(error) => return Err(error).with_context(|| format!("opening {shown}")),
         };
         Ok((Self(path), state))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
     }
 
     /// Replaces the file's contents. Only the file's owner may read them, because the initial value

@@ -125,7 +125,7 @@ impl Agent {
             return;
         };
         let done = self.engine.reload(&conf).and_then(|()| {
-            self.stream.set_numbers(frames::numbers(&conf)?);
+            self.stream.listener.set_numbers(frames::numbers(&conf)?);
             Ok(())
         });
         if let Err(error) = done {

@@ -18,19 +18,14 @@ use crate::selector::Selector;
 /// The coordinator's frames in the mirrored stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    listener: FrameListener,
-    /// The assignment that takes effect at the next topology update in the mirrored stream; `None`
-    /// after the node has acknowledged it.
-    pending: Option<Pending>,
+    /// The frames' numbers, which depend on the cluster's keys.
+    pub(super) listener: FrameListener,
+    /// The assignment that takes effect at the next topology update in the mirrored stream, and
+    /// since when it waits; `None` after the node has acknowledged it.
+    pending: Option<(Assignment, Instant)>,
     /// The prepared table's mark and topology; `None` when an update has put the table into use.
     prepared: Option<(u32, Revision)>,
     /// When the device got its present BPF program.
-    since: Instant,
-}
-
-#[derive(Debug)]
-struct Pending {
-    assignment: Assignment,
     since: Instant,
 }
 
@@ -44,7 +39,7 @@ pub(super) enum Outcome {
 }
 
 impl Stream {
-    /// A stream whose frames have these numbers, which depend on the cluster's keys.
+    /// A stream whose frames have these numbers.
     pub(super) fn new(numbers: Vec<FrameNumbers>) -> Self {
         Self {
             listener: FrameListener::new(numbers),
@@ -52,11 +47,6 @@ impl Stream {
             prepared: None,
             since: Instant::now(),
         }
-    }
-
-    /// From now on, expects these numbers in frames, because the cluster's keys have changed.
-    pub(super) fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
-        self.listener.set_numbers(numbers);
     }
 
     /// Forgets which numbers the kernel has, because the device has a new BPF program.
@@ -89,10 +79,7 @@ impl Stream {
             self.restart();
         }
         self.prepared = Some((prepared.mark, assignment.revision));
-        self.pending = Some(Pending {
-            assignment: assignment.clone(),
-            since: Instant::now(),
-        });
+        self.pending = Some((assignment.clone(), Instant::now()));
         Ok(Some(prepared))
     }
 
@@ -100,22 +87,19 @@ impl Stream {
     /// the topology that the node follows. Returns what to do with the pending assignment, once
     /// that is decided.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
-        let pending = self
-            .pending
-            .as_ref()
-            .map(|pending| pending.assignment.revision);
+        let pending = self.pending.as_ref().map(|(it, _)| it.revision);
         self.announce(kernel, pending.unwrap_or(current));
         self.tell_switched(kernel);
         let heard = kernel.heard();
-        let pending = self.pending.take()?;
+        let (assignment, since) = self.pending.take()?;
         if heard.is_some_and(|heard| heard.is_recent()) {
-            return Some(Outcome::Ready(pending.assignment.revision));
+            return Some(Outcome::Ready(assignment.revision));
         }
-        if pending.since.elapsed() > SILENCE + MARGIN {
+        if since.elapsed() > SILENCE + MARGIN {
             self.prepared = None;
-            return Some(Outcome::Silent(Box::new(pending.assignment)));
+            return Some(Outcome::Silent(Box::new(assignment)));
         }
-        self.pending = Some(pending);
+        self.pending = Some((assignment, since));
         None
     }
 
