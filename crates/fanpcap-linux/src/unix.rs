@@ -1,8 +1,8 @@
 //! Unix sockets that keep message boundaries (`SOCK_SEQPACKET`, unix(7)): pairs, sockets with
 //! names, and messages that carry descriptors.
 
-mod closed_later;
 pub mod message;
+mod closed_later;
 pub mod named;
 
 pub use closed_later::ClosedLater;
