@@ -53,8 +53,8 @@ pub trait OnDevice: Send + Sync {
     /// Why the members can't get these packets.
     fn sees_sent(&self) -> Result<(), Refusal>;
 
-    /// Makes the rings of a member, or uses those that the group's founder has made by this function
-    /// and that were in no slot yet. To use the founder's rings needs no capability.
+    /// Makes the rings of a member, or uses those that the group's founder has made by this
+    /// function and that were in no slot yet. To use the founder's rings needs no capability.
     ///
     /// # Errors
     /// Why the rings can't be made; for a founder's rings, that packets were in them, or that they

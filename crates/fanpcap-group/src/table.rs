@@ -145,9 +145,9 @@ pub(crate) mod at {
     /// group of the kernel writes this before it enters, and clears it after it has set the BPF
     /// program.
     pub(crate) const LACKS_PROGRAM: usize = ENGINE + 1;
-    /// How often newcomers have asked the founder for rings (`crate::spares`), the size of the rings
-    /// that a newcomer waits for, and how many rings the founder has put into the descriptor store,
-    /// less those that it has removed.
+    /// How often newcomers have asked the founder for rings (`crate::spares`), the size of the
+    /// rings that a newcomer waits for, and how many rings the founder has put into the descriptor
+    /// store, less those that it has removed.
     pub(crate) const ASKED_RINGS: usize = LACKS_PROGRAM + 1;
     pub(crate) const ASKED_BYTES: usize = ASKED_RINGS + 1;
     pub(crate) const MADE_RINGS: usize = ASKED_BYTES + 1;
@@ -317,8 +317,9 @@ impl<'a> Table<'a> {
         self.set(at::MAGIC, MAGIC);
     }
 
-    /// Ends the founder's group: the group with this key begins anew, with another table. A newcomer
-    /// that has found this one, and makes its rings now, then finds another steering program here.
+    /// Ends the founder's group: the group with this key begins anew, with another table. A
+    /// newcomer that has found this one, and makes its rings now, then finds another steering
+    /// program here.
     pub(crate) fn end(&self) {
         self.set(at::DIGEST, 0);
         self.set(at::GROUP, 0);

@@ -127,9 +127,9 @@ impl Pool {
         }
     }
 
-    /// Continues with the records that a dead reader of this pool has left unread. The dead reader had taken
-    /// `taken` records. The BPF program adds no more records. This reader gives no block back, so
-    /// that a later reader can begin where this reader ends.
+    /// Continues with the records that a dead reader of this pool has left unread. The dead reader
+    /// had taken `taken` records. The BPF program adds no more records. This reader gives no block
+    /// back, so that a later reader can begin where this reader ends.
     pub(crate) fn resume(&mut self, taken: u64) {
         self.taken = taken;
         self.gives = false;

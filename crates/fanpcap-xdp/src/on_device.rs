@@ -260,7 +260,8 @@ fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
     let limits = memory::limits(Path::new("/"));
     let limit = limits.into_iter().min_by_key(|limit| limit.left());
     let is_short = limit.is_some_and(|it| needed + needed.min(it.bytes / 8) > it.left());
-    // Without the privilege, the founder makes the pool, and the limit of this process is no matter.
+    // Without the privilege, the founder makes the pool, and the limit of this process is no
+    // matter.
     if is_short && RingBuffer::smallest("fanpcap_test").is_ok() {
         return Err(memory(limit).into());
     }

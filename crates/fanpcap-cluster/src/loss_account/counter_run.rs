@@ -258,9 +258,9 @@ impl CounterRun {
     }
 }
 
-/// Two of a run's reports around `time`. All packets of the first report were offered by `time`. The
-/// second report has all packets that were offered by `time`. The delay until a packet is counted
-/// and the difference of clocks are together at most `skew`.
+/// Two of a run's reports around `time`. All packets of the first report were offered by `time`.
+/// The second report has all packets that were offered by `time`. The delay until a packet is
+/// counted and the difference of clocks are together at most `skew`.
 pub(super) fn around(reports: &VecDeque<Report>, time: u64, skew: u64) -> ReportsAround<'_> {
     let until = time.saturating_sub(skew);
     let after = time.saturating_add(skew);
