@@ -53,7 +53,8 @@ const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 /// A member's part in its group. When the membership ends, its lifeline hangs up, and the other
 /// members notice. The membership must end only after the member's socket is closed: after the
 /// hang-up, other members close the group's duplicate of the socket and expect that no process has
-/// the socket any more.
+/// the socket any more. On an engine that takes devices, the kernel may still have a duplicate of
+/// the socket, which receives nothing.
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,

@@ -3,9 +3,8 @@
 use std::ffi::c_int;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mapping of memory that several processes, or a process and the kernel, share. The memory is
 /// unmapped when this value is dropped.
@@ -82,98 +81,6 @@ impl Mapping {
     /// Whether the mapping is empty. The kernel makes no such mapping.
     pub fn is_empty(&self) -> bool {
         self.len == 0
-    }
-}
-
-impl Mapping {
-    /// Replaces `len` bytes of the mapping, from byte `at` on, by another part of the file.
-    pub(crate) fn remap(&self, at: usize, len: usize, fd: RawFd, offset: usize) -> io::Result<()> {
-        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        if at.checked_add(len).is_none_or(|end| end > self.len()) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: the check above shows that byte `at` is in the mapping.
-        let base = unsafe { self.base().as_ptr().add(at) };
-        // SAFETY: the bytes belong to this mapping, to which there is no reference yet.
-        let mapped = unsafe { libc::mmap(base.cast(), len, READ_AND_WRITE, flags, fd, offset) };
-        if mapped == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
-    }
-}
-
-/// A mapping of equal parts. Each part is mapped when it is first used, because the kernel takes a
-/// while to map many pages. At most 256 parts. A part that the kernel can't map is memory of this
-/// process, zero at first.
-#[derive(Debug)]
-pub struct PartMapping {
-    /// The addresses of all parts.
-    whole: Mapping,
-    part_len: usize,
-    /// The descriptor, and the offset of the first part. `None` if all parts are mapped.
-    file: Option<(OwnedFd, usize)>,
-    /// One bit for each part: whether it is mapped.
-    mapped: [AtomicU64; 4],
-}
-
-impl PartMapping {
-    /// Reserves addresses for `len` bytes behind the descriptor, from offset `at` on. `len` is a
-    /// multiple of `part_len`, and this is a multiple of the page size.
-    pub(crate) fn new(fd: OwnedFd, at: usize, len: usize, part_len: usize) -> io::Result<Self> {
-        let flags = libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        Ok(Self {
-            part_len,
-            file: Some((fd, at)),
-            ..Mapping::new(len, READ_AND_WRITE, flags, -1, 0)?.into()
-        })
-    }
-
-    /// The address of the part with this index; `None` if there is no such part.
-    pub fn part(&self, index: usize) -> Option<NonNull<u8>> {
-        let (at, bit) = (index.checked_mul(self.part_len)?, 1 << (index % 64));
-        let mapped = self.mapped.get(index / 64).filter(|_| at < self.len())?;
-        let is_mapped = mapped.load(Ordering::Relaxed) & bit != 0;
-        if let Some((fd, first)) = self.file.as_ref().filter(|_| !is_mapped) {
-            // If two threads do this at the same time, both map the same bytes there.
-            let part = self
-                .whole
-                .remap(at, self.part_len, fd.as_raw_fd(), first + at);
-            if part.is_ok() {
-                mapped.fetch_or(bit, Ordering::Relaxed);
-            }
-        }
-        // SAFETY: the part is in the mapping.
-        Some(unsafe { self.whole.base().add(at) })
-    }
-
-    /// Divides the mapping into parts of this length.
-    #[must_use]
-    pub fn of_parts(self, part_len: usize) -> Self {
-        Self { part_len, ..self }
-    }
-
-    /// Bytes of all parts.
-    pub fn len(&self) -> usize {
-        self.whole.len()
-    }
-
-    /// Whether there is no part. The kernel makes no such mapping.
-    pub fn is_empty(&self) -> bool {
-        self.whole.is_empty()
-    }
-}
-
-impl From<Mapping> for PartMapping {
-    /// The only part is the whole mapping, which is mapped already.
-    fn from(whole: Mapping) -> Self {
-        Self {
-            part_len: whole.len(),
-            whole,
-            file: None,
-            mapped: Default::default(),
-        }
     }
 }
 

@@ -102,13 +102,13 @@ impl Untaken {
         // asks for tags can't be in a program array.
         let tags = Tags::of(ifindex).filter(|_| selection.is_none());
         let first = tags.and_then(|it| own.load_root(FIRST, Some(it)).ok());
-        if takes_tags(&link) && first.is_none() {
-            return Err(Unavailable::TakesVlanTags(link.name));
-        }
         // If the root asks for tags, the device gets the root of the first group at once, because
         // the kernel waits for running BPF programs whenever a device's BPF program changes.
         let root = if first.is_some() { FIRST } else { 0 };
         let program = first.map_or_else(|| own.nobody(), Ok)?;
+        if takes_tags(&link) && root == 0 {
+            return Err(Unavailable::TakesVlanTags(link.name));
+        }
         let (link, behind) = match selection {
             None => (attach(ifindex, &program)?, None),
             Some(selection) => {
@@ -190,7 +190,10 @@ impl Device {
     fn give_to(&self, group_slots: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
         // The device runs the root of the only group already, and finds the group's BPF program.
         if only.is_some() && self.root() == group_slots {
-            return Ok(());
+            return match self.ifindex()? {
+                0 => Err(io::Error::from_raw_os_error(ENOLINK)),
+                _ => Ok(()),
+            };
         }
         let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,

@@ -77,13 +77,17 @@ impl MemberPool {
         [self.array.as_fd(), self.bell.as_fd()]
     }
 
-    /// Maps the pool. Each block is mapped when the reader comes to it for the first time.
+    /// Maps the pool.
     ///
     /// # Errors
-    /// The errors of mmap(2), and `EMFILE`; `InvalidData` if the array does not make a pool.
+    /// The errors of mmap(2); `InvalidData` if the array does not make a pool.
     pub fn map(&self) -> io::Result<PoolMemory> {
         let words = self.map_words()?;
-        PoolMemory::new(words, self.array.map_entries(1)?).ok_or(io::ErrorKind::InvalidData.into())
+        let first = self.shape.block_len() as usize;
+        let blocks = self
+            .array
+            .map(first, self.array.len().saturating_sub(first))?;
+        PoolMemory::new(words, blocks).ok_or(io::ErrorKind::InvalidData.into())
     }
 
     /// Maps the pool's words. The rows that BPF programs write are mapped to read them only.

@@ -2,7 +2,7 @@
 //! process reads these from mapped memory (kernel/bpf/ringbuf.c).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -195,6 +195,23 @@ impl RingMapping {
 }
 
 impl Mapping {
+    /// Replaces `len` bytes of the mapping, from byte `at` on, by another part of the file.
+    fn remap(&self, at: usize, len: usize, fd: RawFd, offset: usize) -> io::Result<()> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        if at.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: the check above shows that byte `at` is in the mapping.
+        let base = unsafe { self.base().as_ptr().add(at) };
+        // SAFETY: the bytes belong to this mapping, to which there is no reference yet.
+        let mapped = unsafe { libc::mmap(base.cast(), len, READ_AND_WRITE, flags, fd, offset) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
     /// The word at byte `at` of the first page.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {

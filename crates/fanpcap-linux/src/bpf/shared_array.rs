@@ -8,7 +8,7 @@ use fanpcap_bpf::MapKind;
 
 use super::info::Shape;
 use super::map::{self, BPF_F_MMAPABLE};
-use crate::mapping::{Mapping, PartMapping};
+use crate::mapping::Mapping;
 
 /// An array of entries, which follow one another in memory. The arrays in an array of maps may have
 /// different numbers of entries (`BPF_F_INNER_MAP`, since Linux 5.10).
@@ -106,18 +106,6 @@ impl SharedArray {
         self.map_for(libc::PROT_READ, at, len)
     }
 
-    /// Maps the array's entries from this one on, each when it is first used.
-    ///
-    /// # Errors
-    /// `InvalidInput` if the array has no such entry; the errors of mmap(2), and `EMFILE`.
-    pub fn map_entries(&self, first: u32) -> io::Result<PartMapping> {
-        let entries = self.entries.checked_sub(first).filter(|&it| it > 0);
-        let entries = entries.ok_or(io::ErrorKind::InvalidInput)?;
-        let entry_len = self.entry_len as usize;
-        let (at, len) = (first as usize * entry_len, entries as usize * entry_len);
-        PartMapping::new(self.fd.try_clone()?, at, len, entry_len)
-    }
-
     fn map_for(&self, protection: libc::c_int, at: usize, len: usize) -> io::Result<Mapping> {
         Mapping::new(len, protection, 0, self.fd.as_raw_fd(), at)
     }
@@ -168,29 +156,6 @@ mod tests {
         assert_eq!(beyond.raw_os_error(), Some(libc::EINVAL));
         let longer = vec![0; array.len() + 1];
         assert!(array.fill(&longer).is_err());
-    }
-
-    #[test]
-    #[ignore = "needs root: eBPF"]
-    fn entries_are_mapped_when_they_are_used() {
-        let array = SharedArray::create("pool", ENTRY, 3).unwrap();
-        let whole = array.map(0, array.len()).unwrap();
-        let entries = array.map_entries(1).unwrap();
-        let write = |at: usize, number: u64| {
-            assert!(at + 8 <= whole.len() && at % 8 == 0);
-            // SAFETY: the assertion has checked the bounds.
-            let to = unsafe { whole.base().add(at) };
-            // SAFETY: as above, and aligned, as a mapping begins at a page.
-            unsafe { to.cast::<u64>().write_volatile(number) };
-        };
-        for (entry, number) in [(1, 7), (0, 8), (1, 9)] {
-            write((1 + entry) * ENTRY as usize, number);
-            let part = entries.part(entry).unwrap();
-            // SAFETY: an entry has more than eight bytes, and begins at a page.
-            assert_eq!(unsafe { part.cast::<u64>().read_volatile() }, number);
-        }
-        assert!(entries.part(2).is_none() && array.map_entries(3).is_err());
-        assert_eq!(entries.len(), 2 * ENTRY as usize);
     }
 
     #[test]

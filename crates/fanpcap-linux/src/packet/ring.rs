@@ -6,7 +6,7 @@ use crate::packet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-pub use crate::mapping::{Mapping, PartMapping};
+pub use crate::mapping::Mapping;
 
 /// The layout of a ring (`PACKET_VERSION`, linux/if_packet.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

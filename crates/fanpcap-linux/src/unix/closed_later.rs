@@ -14,9 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// process that closes the socket collects the garbage itself, and waits.
 #[derive(Debug)]
 pub struct ClosedLater {
-    // Closed first, and also first if the process ends: its number is the lower one.
-    _queue: OwnedFd,
-    _into: OwnedFd,
+    /// The queue is closed first, and also first if the process ends: its number is the lower one.
+    queue_and_into: Option<[OwnedFd; 2]>,
 }
 
 impl ClosedLater {
@@ -29,9 +28,17 @@ impl ClosedLater {
         let all = [&[queue.as_fd()], descriptors].concat();
         message::send(into.as_fd(), b"x", &all)?;
         Ok(Self {
-            _queue: queue,
-            _into: into,
+            queue_and_into: Some([queue, into]),
         })
+    }
+}
+
+impl Drop for ClosedLater {
+    fn drop(&mut self) {
+        drop(self.queue_and_into.take());
+        // A collection that had begun before may have missed the message. Another closed socket
+        // begins the next one.
+        drop(pair());
     }
 }
 

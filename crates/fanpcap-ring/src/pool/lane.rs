@@ -247,7 +247,7 @@ impl Lane {
             false => memory.end(self.number, sequence).max(self.at),
         };
         match memory.block(self.number, sequence) {
-            Some(block) => self.block = block,
+            Some((_, block)) => self.block = block,
             None => self.end = self.at,
         }
     }
@@ -262,7 +262,7 @@ impl Lane {
             newest: || memory.sequence(words.position(number)) + 1,
             // Block 0, which does not exist, counts too.
             most: memory.count() + 1,
-            index: |sequence| memory.index(number, sequence),
+            index: |sequence| memory.block(number, sequence).map(|(index, _)| index),
         };
         let sequence = memory.sequence(self.at) + u64::from(memory.is_end(self.at));
         leave(&lent, sequence, |index| words.give(index));
@@ -273,7 +273,7 @@ impl Lane {
     pub(super) fn take(&mut self, next: Next, memory: &PoolMemory) -> Result<u32, Corrupt> {
         let captured = next.header().captured.load(Relaxed);
         let stride = record_len(captured);
-        if stride > self.unread() || captured == 0 {
+        if stride > self.unread() {
             return Err(self.refuse(captured, memory));
         }
         // Only within the snapshot: the BPF program may be writing to the memory after it.

@@ -53,8 +53,7 @@ pub mod reader {
 /// Bits of a block's index in a table.
 pub const INDEX_BITS: u32 = 8;
 
-/// Bytes of a record before the frame's, which are at least one: time stamp, lengths, queue, flags
-/// and filter.
+/// Bytes of a record before the frame's: time stamp, lengths, queue, flags and filter.
 pub const HEAD: u32 = 24;
 
 /// Applications may write behind a packet, so at least this many bytes follow the packet's.

@@ -5,7 +5,7 @@ use super::layout::{
     BLOCKS_MAX, INDEX_BITS, READER_ENTRY, SHORT, WORDS, WRITER_ENTRY, last_offset, reader, writer,
 };
 use super::words::Word;
-use fanpcap_linux::packet::ring::{Mapping, PartMapping};
+use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -112,7 +112,7 @@ impl PoolWords {
 #[derive(Debug)]
 pub struct PoolMemory {
     pub(super) words: PoolWords,
-    blocks: PartMapping,
+    blocks: Mapping,
     count: u32,
 }
 
@@ -122,8 +122,7 @@ unsafe impl Sync for PoolMemory {}
 impl PoolMemory {
     /// The memory of a pool with these words. `None` if `blocks` are not whole blocks, or are none,
     /// or are more than [`BLOCKS_MAX`].
-    pub fn new(words: PoolWords, blocks: impl Into<PartMapping>) -> Option<Self> {
-        let blocks = blocks.into().of_parts(1 << words.shift);
+    pub fn new(words: PoolWords, blocks: Mapping) -> Option<Self> {
         let count = blocks.len() >> words.shift;
         let fits = count << words.shift == blocks.len() && count <= BLOCKS_MAX as usize;
         Some(Self {
@@ -174,17 +173,15 @@ impl PoolMemory {
         sequence << self.words.shift
     }
 
-    /// The index of the lane's block with this sequence. `None` if the pool has no such block.
-    pub(super) fn index(&self, lane: usize, sequence: u64) -> Option<u32> {
+    /// The index and the address of the lane's block with this sequence. `None` if the pool has no
+    /// such block.
+    pub(super) fn block(&self, lane: usize, sequence: u64) -> Option<(u32, NonNull<u8>)> {
         let index = self.words.table(lane, sequence) & (BLOCKS_MAX - 1);
-        Some(index).filter(|&index| index < self.count && sequence != 0)
-    }
-
-    /// The address of the lane's block with this sequence. `None` if the pool has no such
-    /// block. If the kernel can't map the block, it has zeros, which are no record.
-    pub(super) fn block(&self, lane: usize, sequence: u64) -> Option<NonNull<u8>> {
-        let index = self.index(lane, sequence)?;
-        self.blocks.part(index as usize)
+        let index = Some(index).filter(|&index| index < self.count && sequence != 0)?;
+        // SAFETY: the index is that of one of the blocks.
+        Some((index, unsafe {
+            self.blocks.base().add((index as usize) << self.words.shift)
+        }))
     }
 
     /// The position at which the lane's block with this sequence ends. A later block of the lane
