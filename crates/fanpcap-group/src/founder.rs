@@ -146,8 +146,7 @@ impl Founder {
     /// The first [`AttendError`].
     pub fn attend(&self) -> Result<(), AttendError> {
         if self.is_replaced() {
-            self.withdraw()?;
-            return self.tend_device();
+            return self.withdraw().and(self.tend_device());
         }
         self.steered.publish();
         self.shared.renew_ledger();
@@ -155,7 +154,7 @@ impl Founder {
         let spares = self.spares.lock();
         let provided = spares.map_or(Ok(()), |mut it| it.provide(&self.shared, &self.lock));
         let provided = provided.map_err(AttendError::Spares);
-        answered.and(provided).and(self.tend_device())
+        provided.and(answered).and(self.tend_device())
     }
 
     /// Removes the page and the group's lifeline of a founder that has been replaced. If another

@@ -88,9 +88,11 @@ fn ask(table: Table<'_>, more: i64) {
     table.set(at::ASKED_RINGS, asked.wrapping_add_signed(more));
 }
 
-/// Whether the founder has yet to make rings that newcomers have asked for.
-fn is_owed(table: Table<'_>) -> bool {
-    table.get(at::ASKED_RINGS) != table.get(at::MADE_RINGS)
+/// Whether the founder has yet to make rings that newcomers have asked for, if it has made this
+/// many. It may have made more: a newcomer that waits no longer withdraws its request.
+fn is_owed(table: Table<'_>, made: u64) -> bool {
+    let owed = table.get(at::ASKED_RINGS).wrapping_sub(made);
+    (1..1 << 63).contains(&owed)
 }
 
 /// Takes rings that the founder has made, of the size that is `asked`. If the group still has its
@@ -122,7 +124,11 @@ pub(crate) fn take(
         if is_over || looked.is_none_or(|(it, _)| it != made) {
             let _guard = lock.take().map_err(EngineError::Lock)?;
             let rings = take_one(shared, bytes).map_err(EngineError::of_store(engine))?;
-            if rings.is_none() && is_over && looked.is_some() && is_owed(table) {
+            if rings.is_none()
+                && is_over
+                && looked.is_some()
+                && is_owed(table, table.get(at::MADE_RINGS))
+            {
                 ask(table, -1);
             }
             if rings.is_some() || is_over {
@@ -152,8 +158,9 @@ fn take_one(shared: &Shared, bytes: u32) -> io::Result<Option<Vec<OwnedFd>>> {
     };
     faults::step();
     shared.fd_store.remove(entry)?;
-    if are_last && !is_owed(shared.table()) {
-        ask(shared.table(), 1);
+    let table = shared.table();
+    if are_last && !is_owed(table, table.get(at::MADE_RINGS)) {
+        ask(table, 1);
     }
     Ok(Some(rings))
 }
@@ -200,8 +207,7 @@ impl Spares {
     ) -> Result<bool, SparesError> {
         let table = shared.table();
         let asked_bytes = table.get(at::ASKED_BYTES);
-        let is_asked = |made| table.get(at::ASKED_RINGS) != made;
-        if !is_asked(self.made) && asked_bytes == self.asked_bytes {
+        if !is_owed(table, self.made) && asked_bytes == self.asked_bytes {
             return Ok(false);
         }
         // The engine has a largest size.
@@ -215,7 +221,7 @@ impl Spares {
             return Ok(false);
         }
         self.asked_bytes = asked_bytes;
-        if !is_asked(self.made) {
+        if !is_owed(table, self.made) {
             return Ok(false);
         }
         let rings = match self.ready.take().filter(|(size, _)| *size == bytes) {
@@ -225,9 +231,11 @@ impl Spares {
         self.ready = Some((bytes, rings));
         // Newcomers wait only a second for an answer.
         let _ = shared.answer();
-        let Some(_guard) = take_answering(shared, lock)? else {
+        let guard = take_answering(shared, lock)?;
+        // The newcomer may have withdrawn its request meanwhile.
+        if guard.is_none() || !is_owed(table, self.made) {
             return Ok(false);
-        };
+        }
         self.put(shared).map_err(SparesError::Store)
     }
 
@@ -241,6 +249,9 @@ impl Spares {
             }
             true
         })?;
+        // A process that was killed as it removed an entry has left it twice.
+        numbers.sort_unstable();
+        numbers.dedup();
         let is_asked = |number: &u64| halves(*number).1 == bytes;
         let (kept, others): (Vec<u64>, Vec<u64>) = numbers.into_iter().partition(is_asked);
         let is_recent = self.put_at.is_some_and(|it| it.elapsed() < TAKEN_WITHIN);

@@ -69,16 +69,14 @@ pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Opt
     first.or_else(|| perhaps.find(|device| exists(device)))
 }
 
-/// The engine other than packet sockets that is the prefix of a device of the command line.
-pub(crate) fn named_engine(command: &[OsString]) -> Option<Driver> {
-    let [certain, perhaps] = named(command);
-    let devices = if certain.is_empty() { perhaps } else { certain };
-    let is_prefix = |engine: &Driver| {
-        let prefix = format!("{engine}:");
-        devices.iter().any(|device| device.starts_with(&prefix))
-    };
+/// The engine other than packet sockets that the command line names before this device.
+pub(crate) fn named_engine(command: &[OsString], device: &str) -> Option<Driver> {
+    let named = named(command).concat();
+    let text = named
+        .iter()
+        .find(|text| plain(text).as_deref() == Some(device))?;
     let mut engines = Driver::all().filter(|engine| engine.takes_devices());
-    engines.find(is_prefix)
+    engines.find(|engine| text.starts_with(&format!("{engine}:")))
 }
 
 /// The values of the options that name a device, and the values of those that may name one.
@@ -211,12 +209,13 @@ mod tests {
 
     #[test]
     fn engines_are_found_in_devices() {
-        let names = |line: &str| named_engine(&words(line)).is_some();
+        let names = |line: &str| named_engine(&words(line), "eth0").is_some();
         assert!(names("tcpdump -i xdp:eth0") && names("tcpdump -nixdp:eth0^eth1"));
         assert!(names("snort -q --interface=xdp:eth0") && names("capture -dxdp:eth0"));
         assert!(!names("tcpdump -i pfq:eth0 -w xdp.pcap"));
         assert!(!names("tcpdump -i eth0 -w /data/xdp:1.pcap"));
         assert!(!names("capture -i eth0 -wxdp:1.pcap") && !names("capture xdp:eth0"));
+        assert!(!names("dumpcap -i eth0 -i xdp:eth1") && names("dumpcap -i eth1 -i xdp:eth0"));
     }
 
     #[test]

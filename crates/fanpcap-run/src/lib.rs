@@ -169,7 +169,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     );
     let first = arguments.fanout.first().map(String::as_str);
     let engine = founding::asked_engine(group, device.as_deref(), first);
-    let named_engine = arguments::named_engine(&arguments.command);
+    let named_engine = device
+        .as_deref()
+        .and_then(|it| arguments::named_engine(&arguments.command, it));
     let is_on_engine = engine.is_some() || named_engine.is_some();
     let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
         Some(modes) => modes,

@@ -181,10 +181,10 @@ impl Entry<'_> {
         refusal: Refusal,
     ) -> Result<Vec<OwnedFd>, EngineError> {
         let group = self.newcomer.fanout.id;
-        let founder = roster::founder(self.newcomer.bound.ifindex, group).map(|it| it.pid);
-        let made = spares::take(shared, lock, asked, founder.is_some())?;
-        made.ok_or_else(|| match founder {
-            Some(pid) => EngineError::NoSpare { group, pid },
+        let founder = || roster::founder(self.newcomer.bound.ifindex, group);
+        let made = spares::take(shared, lock, asked, founder().is_some())?;
+        made.ok_or_else(|| match founder() {
+            Some(it) => EngineError::NoSpare { group, pid: it.pid },
             None => refusal.into(),
         })
     }

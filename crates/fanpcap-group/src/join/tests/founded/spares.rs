@@ -141,6 +141,26 @@ fn a_newcomer_that_gives_up_withdraws_its_request() {
     });
 }
 
+/// A newcomer may withdraw its request while the founder makes the rings.
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_founder_that_has_made_too_many_rings_makes_no_more() {
+    on_pair(|ifindex| {
+        let founded = Founded::on(ifindex);
+        assert!(founded.take_at_once(&[4])[0].is_some());
+        founded.await_stored(1);
+        let asked = founded.get(at::ASKED_RINGS);
+        founded.shared.table().set(at::ASKED_RINGS, asked - 1);
+        for _ in 0..5 {
+            founded.founder.attend().unwrap();
+        }
+        assert_eq!(founded.stored().len(), 1);
+        let taken = founded.take_at_once(&[4, 4]);
+        assert!(taken.iter().all(Option::is_some));
+        founded.await_stored(1);
+    });
+}
+
 /// Any member can write to the table.
 #[test]
 #[ignore = "needs root: eBPF, a network namespace"]
