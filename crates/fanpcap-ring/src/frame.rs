@@ -114,16 +114,16 @@ const OF_RECORD: u32 = u32::MAX;
 /// Flag of a record: the host sends the frame.
 pub(crate) const OUTGOING: u16 = 1;
 /// Flag of a record: the kernel has kept the frame's first tag beside the frame.
-const TAGGED: u16 = 2;
+pub(crate) const TAGGED: u16 = 2;
 
 /// Length of the two addresses of an Ethernet frame. The protocol or the first tag follows them.
-const ADDRESSES_LEN: usize = 12;
+pub(crate) const ADDRESSES_LEN: usize = 12;
 
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
-const VLAN_TAG_LEN: u32 = 4;
+pub(crate) const VLAN_TAG_LEN: u32 = 4;
 /// A value below this one in the protocol field of an Ethernet frame is a length.
 const ETH_P_802_3_MIN: u16 = 0x0600;
 const ETH_P_802_2: u16 = 4;

@@ -1,8 +1,10 @@
-//! A pool: blocks of records that BPF programs write, one record for each packet.
+//! A pool: blocks of records, one record for each packet. BPF programs write them, or a process
+//! does ([`LaneWriter`]).
 //!
 //! Each CPU fills one block at a time, and takes the lowest free block next. So while the reader
 //! keeps up, the same few blocks are used again and again, and stay in the CPU's caches. The blocks
-//! of one CPU, one after the other, are a *lane*.
+//! of one CPU, one after the other, are a *lane*. In a pool that a process writes, each receive
+//! queue has a lane.
 //!
 //! The reader takes a snapshot: it notes the time, then the position of every lane. It reads the
 //! records up to these positions, the oldest first. Records that came after the noted time wait for
@@ -16,6 +18,7 @@ pub mod layout;
 mod words;
 mod memory;
 mod lane;
+mod writer;
 #[cfg(test)]
 mod model;
 
@@ -27,8 +30,9 @@ use std::mem;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub use memory::{PoolMemory, PoolWords};
+pub use memory::{PoolCounts, PoolMemory, PoolWords};
 pub use words::{NEVER, ONLY_DROPS, Word, wake_after};
+pub use writer::{LaneWriter, NewRecord};
 
 /// Flag of a record: another member also gets the packet.
 const COPY: u16 = 4;

@@ -1,5 +1,6 @@
-//! Reads pools that are written as BPF programs write them. Records come in time order. Blocks come
-//! back to the BPF program once. Records that a dead reader has left unread come once.
+//! Writes pools as a process, and reads them. Records come in time order. Blocks come back to the
+//! writer once. Records that a dead reader has left unread come once. (`fanpcap-xdp` tests pools
+//! that BPF programs write.)
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -10,8 +11,8 @@ mod pool;
 
 use fanpcap_ring::{Layout as _, Pool, PoolClocks, Remains, Vlan};
 use pool::{
-    BLOCK_LEN, CLOCKS, DEVICE, Writer, Written, drain, hostile, long, new_memory, new_pool,
-    room_of, time_of, times, written,
+    BLOCK_LEN, CLOCKS, DEVICE, Raw, Written, drain, hostile, long, new_memory, new_pool, room_of,
+    time_of, times, written,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -30,7 +31,7 @@ fn packet() -> impl Strategy<Value = Written> {
     })
 }
 
-fn remains(writer: &Writer, taken: u64) -> Remains {
+fn remains(writer: &Raw, taken: u64) -> Remains {
     Remains::of_pool(Pool::new(writer.copy(), DEVICE.ifindex, CLOCKS), taken)
 }
 
@@ -127,7 +128,7 @@ proptest! {
             }
         }
         after.iter().for_each(|&(lane, later)| arrive(lane, later));
-        let free = writer.free();
+        let returned = writer.returned();
         let (twin, memory) = writer.twin();
         let mut adopting = Remains::of_pool(Pool::new(memory, DEVICE.ifindex, CLOCKS), pool.taken());
         for _ in 0..adopted {
@@ -144,7 +145,7 @@ proptest! {
         prop_assert_eq!(remains.taken(), queue.len() as u64);
         got.sort();
         prop_assert_eq!(got, times(queue.make_contiguous()));
-        prop_assert_eq!(twin.free(), free, "nothing is given back");
+        prop_assert_eq!(twin.returned(), returned, "nothing is given back");
     }
 
     #[test]
@@ -363,8 +364,8 @@ fn the_first_tag_of_a_frame_is_found() {
     assert_eq!(frame_of(&[]), (None, 0));
 }
 
-/// BPF programs and the reader run in one thread each. The reader gets complete records, in the
-/// order in which each BPF program wrote them.
+/// The writer of each lane and the reader run in one thread each. The reader gets complete records,
+/// in the order in which each writer wrote them.
 #[test]
 fn records_go_between_threads() {
     const ROUNDS: u64 = 50_000;

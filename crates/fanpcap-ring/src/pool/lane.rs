@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The header of a record. Other processes may write to it at any time, so each field is read once.
 #[repr(C)]
 pub(super) struct Header {
-    stamp: AtomicU64,
-    captured: AtomicU32,
+    pub(super) stamp: AtomicU64,
+    pub(super) captured: AtomicU32,
     pub(super) len: AtomicU32,
-    queue: AtomicU16,
+    pub(super) queue: AtomicU16,
     pub(super) flags: AtomicU16,
-    filter: AtomicU32,
+    pub(super) filter: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() == HEAD as usize);

@@ -1,6 +1,7 @@
-//! The layout of a pool, which the BPF program and the readers share: one array of entries. Entry 0
-//! has the pool's *words*: first the rows that BPF programs write, then the rows that readers
-//! write. Each other entry is a block.
+//! The layout of a pool, which the writer and the readers share: one array of entries. Entry 0 has
+//! the pool's *words*: first the rows that the writer writes, then the rows that readers write.
+//! Each other entry is a block. The writer is a BPF program, or a process
+//! ([`super::LaneWriter`]).
 //!
 //! A lane's *position* counts in one number: the lane's blocks, and bytes in the last of them. Its
 //! upper part is the block's sequence, from 1 on; its lower part, below the block's length, is an
@@ -15,15 +16,16 @@ pub const WORDS: usize = 4;
 #[expect(clippy::cast_possible_truncation, reason = "a small number")]
 pub const BLOCKS_MAX: u32 = 64 * WORDS as u32;
 
-/// Bytes of a row that BPF programs write. Row 0 has the words, row 1 + n has lane n.
+/// Bytes of a row that the writer writes. Row 0 has the words, row 1 + n has lane n.
 pub const WRITER_ENTRY: u32 = writer::TABLE as u32 + 4 * BLOCKS_MAX;
 
 /// Bytes of a row that readers write. Row 0 has the words, row 1 + n has lane n.
 pub const READER_ENTRY: u32 = 128;
 
-/// The offsets in an entry of the writer's map, which only BPF programs change.
+/// The offsets in an entry of the writer's map, which only the writer changes.
 pub mod writer {
-    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that are free.
+    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that are free. A writer that is a
+    /// process has these words, and those at [`USED`], in its own memory instead.
     pub const FREE: i16 = 0;
     /// 64 bits, in row 0: the number of lanes. Only processes read this number.
     pub const LANES: i16 = 64;
@@ -33,6 +35,10 @@ pub mod writer {
     pub const POSITION: i16 = 0;
     /// 32 bits, of a lane: the index of the block of that position.
     pub const BLOCK: i16 = 8;
+    /// 64 bits, of a lane, for members: the records that a writer that is a process has written.
+    pub const PRODUCED: i16 = 16;
+    /// 64 bits, of a lane, for members: the packets for which such a writer found no free block.
+    pub const DROPPED: i16 = 24;
     /// 32 bits for each block, of a lane: at the block's sequence modulo [`super::BLOCKS_MAX`], the
     /// block's index in the lower [`super::INDEX_BITS`] bits, and above them the end of the block
     /// with the sequence before, in units of 8 bytes.
@@ -41,13 +47,17 @@ pub mod writer {
 
 /// The offsets in an entry of the reader's map.
 pub mod reader {
-    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that readers have given back. The BPF
-    /// program takes these bits out.
+    /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that readers have given back. The writer
+    /// takes these bits out.
     pub const RETURNED: i16 = 0;
     /// 64 bits, of a lane: the position up to which records were taken.
     pub const READ: i16 = 0;
     /// 64 bits, of a lane: the sequence up to which readers have given blocks back.
     pub const LEFT: i16 = 8;
+    /// 64 bits, of a lane: the position at which a writer that is a process wakes the reader;
+    /// [`super::super::NEVER`] if the reader does not wait. In another cache line than the words
+    /// that change with each packet. (BPF programs find this position in a map of their group.)
+    pub const WAKE_AT: i16 = 64;
 }
 
 /// Bits of a block's index in a table.
@@ -89,8 +99,8 @@ pub const fn words_len(lanes: u32) -> u32 {
 /// The largest page size of Linux.
 const PAGE_MAX: u32 = 64 << 10;
 
-/// The rows of a new pool: all blocks are free, and nothing was read. `block_len` is a power of
-/// two.
+/// The rows of a new pool: all blocks are free, nothing was read, and the first record of a lane
+/// wakes the reader. `block_len` is a power of two.
 pub fn words(blocks: u32, block_len: u32, lanes: u32) -> Vec<u8> {
     let mut all = vec![0; words_len(lanes) as usize];
     let (writers, readers) = all.split_at_mut(readers_at(lanes) as usize);
@@ -117,6 +127,8 @@ fn fresh(block_len: u64) -> u64 {
 }
 
 const _: () = assert!(BLOCKS_MAX == 1 << INDEX_BITS);
+const _: () = assert!(reader::WAKE_AT.unsigned_abs() as u32 + 8 <= READER_ENTRY);
+const _: () = assert!(writer::DROPPED + 8 <= writer::TABLE);
 const _: () = assert!(WRITER_ENTRY % 128 == 0 && WORDS * 8 <= writer::LANES as usize);
 
 #[cfg(test)]

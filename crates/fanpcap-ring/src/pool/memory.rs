@@ -4,7 +4,7 @@
 use super::layout::{
     BLOCKS_MAX, INDEX_BITS, READER_ENTRY, SHORT, WORDS, WRITER_ENTRY, last_offset, reader, writer,
 };
-use super::words::Word;
+use super::words::{Word, wake_after};
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -54,8 +54,7 @@ impl PoolWords {
     /// The position of the lane's next record.
     #[inline]
     pub fn position(&self, lane: usize) -> u64 {
-        let at = (lane + 1) * WRITER_ENTRY as usize + writer::POSITION as usize;
-        let position = word(&self.writer, at).load(Ordering::Relaxed);
+        let position = self.position_word(lane).load(Ordering::Relaxed);
         // Memory that is mapped to be read only has no other loads than relaxed ones.
         fence(Ordering::Acquire);
         position & ALIGNED
@@ -79,17 +78,60 @@ impl PoolWords {
         self.own(lane + 1, reader::LEFT)
     }
 
-    /// Gives a block back to the BPF program.
+    /// Makes a writer that is a process wake the reader when the lane's position is at least
+    /// `after` further than now. Returns false if the position is that far already. In this case it
+    /// is possible that nothing wakes the reader.
+    pub fn wake_after(&self, lane: usize, after: u64) -> bool {
+        wake_after(self.wake_at(lane), || self.position(lane), after)
+    }
+
+    /// The counts that a writer that is a process has published for the lane. The writer does not
+    /// use them.
+    pub fn counts(&self, lane: usize) -> PoolCounts {
+        PoolCounts {
+            produced: self.count(lane, writer::PRODUCED).load(Ordering::Relaxed),
+            dropped: self.count(lane, writer::DROPPED).load(Ordering::Relaxed),
+        }
+    }
+
+    /// Gives a block back to the writer.
     pub(super) fn give(&self, block: u32) {
         let (word, bit) = (block / 64, block % 64);
         if (word as usize) < WORDS {
-            let at = reader::RETURNED + 8 * i16::try_from(word).unwrap_or(0);
-            self.own(0, at).add_bits(1 << bit);
+            self.returned(word as usize).add_bits(1 << bit);
         }
+    }
+
+    /// A word of the blocks that readers have given back.
+    pub(super) fn returned(&self, word: usize) -> &AtomicU64 {
+        debug_assert!(word < WORDS);
+        self.own(0, reader::RETURNED + 8 * i16::try_from(word).unwrap_or(0))
+    }
+
+    pub(super) fn wake_at(&self, lane: usize) -> &AtomicU64 {
+        self.own(lane + 1, reader::WAKE_AT)
+    }
+
+    /// The word of the lane's position, for the writer.
+    #[inline(always)]
+    pub(super) fn position_word(&self, lane: usize) -> &AtomicU64 {
+        self.count(lane, writer::POSITION)
+    }
+
+    /// A word of the lane at offset `at` of the writer's row.
+    #[inline(always)]
+    pub(super) fn count(&self, lane: usize, at: i16) -> &AtomicU64 {
+        let row = (lane + 1) * WRITER_ENTRY as usize;
+        word(&self.writer, row + usize::from(at.unsigned_abs()))
     }
 
     /// The number in the lane's table for a sequence.
     pub(super) fn table(&self, lane: usize, sequence: u64) -> u32 {
+        self.table_entry(lane, sequence).load(Ordering::Relaxed)
+    }
+
+    /// The place in the lane's table for a sequence. A reader may have mapped it to read only.
+    pub(super) fn table_entry(&self, lane: usize, sequence: u64) -> &AtomicU32 {
         #[expect(clippy::cast_possible_truncation, reason = "below BLOCKS_MAX")]
         let index = (sequence % u64::from(BLOCKS_MAX)) as usize;
         let at = (lane + 1) * WRITER_ENTRY as usize + writer::TABLE as usize + 4 * index;
@@ -97,7 +139,7 @@ impl PoolWords {
         // SAFETY: the lane is one of the pool's, and an entry has the whole table.
         let number = unsafe { self.writer.base().add(at) };
         // SAFETY: as above, and aligned. BPF programs too access the number as a whole.
-        unsafe { AtomicU32::from_ptr(number.as_ptr().cast()) }.load(Ordering::Relaxed)
+        unsafe { AtomicU32::from_ptr(number.as_ptr().cast()) }
     }
 
     fn own(&self, entry: usize, at: i16) -> &AtomicU64 {
@@ -106,6 +148,15 @@ impl PoolWords {
             entry * READER_ENTRY as usize + usize::from(at.unsigned_abs()),
         )
     }
+}
+
+/// Counts of a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// Records that were written.
+    pub produced: u64,
+    /// Packets for which no block was free.
+    pub dropped: u64,
 }
 
 /// A pool's memory.
@@ -177,11 +228,15 @@ impl PoolMemory {
     /// such block.
     pub(super) fn block(&self, lane: usize, sequence: u64) -> Option<(u32, NonNull<u8>)> {
         let index = self.words.table(lane, sequence) & (BLOCKS_MAX - 1);
-        let index = Some(index).filter(|&index| index < self.count && sequence != 0)?;
+        let index = Some(index).filter(|_| sequence != 0)?;
+        Some((index, self.block_at(index)?))
+    }
+
+    /// The address of the block with this index, if there is such a block.
+    pub(super) fn block_at(&self, index: u32) -> Option<NonNull<u8>> {
+        let offset = (index as usize) << self.words.shift;
         // SAFETY: the index is that of one of the blocks.
-        Some((index, unsafe {
-            self.blocks.base().add((index as usize) << self.words.shift)
-        }))
+        (index < self.count).then(|| unsafe { self.blocks.base().add(offset) })
     }
 
     /// The position at which the lane's block with this sequence ends. A later block of the lane

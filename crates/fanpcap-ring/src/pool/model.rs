@@ -1,9 +1,10 @@
-//! loom's model of a pool: all interleavings of BPF programs on two CPUs with readers, for the
-//! words that they share. The BPF programs are written here as `fanpcap-xdp` emits them; the
-//! readers' steps are this crate's own ([`super::words`]). Each block has room for one record. So a
-//! lane's position is its last block's sequence.
+//! loom's model of a pool: all interleavings of a writer on two CPUs with readers, for the words
+//! that they share. Each model runs with both kinds of writers. The BPF programs are written here
+//! as `fanpcap-xdp` emits them. The steps of readers, and of a writer that is a process, are this
+//! crate's own ([`super::words`]). Each block has room for one record. So a lane's position is its
+//! last block's sequence.
 
-use super::words::{Lent, NEVER, Word, leave, wake_after};
+use super::words::{Lent, NEVER, Supply, Word, leave, publish, wake_after};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -14,13 +15,23 @@ impl Word for AtomicU64 {
         self.load(Ordering::Acquire)
     }
 
-    fn exchange(&self, value: u64) {
-        self.swap(value, Ordering::AcqRel);
+    fn exchange(&self, value: u64) -> u64 {
+        let former = self.swap(value, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        former
+    }
+
+    fn publish(&self, value: u64) {
+        self.store(value, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     fn add_bits(&self, bits: u64) {
         self.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn clear_bits(&self, bits: u64) -> u64 {
+        self.fetch_and(!bits, Ordering::AcqRel)
     }
 
     fn replace(&self, old: u64, new: u64) -> bool {
@@ -34,6 +45,13 @@ const BLOCKS: usize = 2;
 /// The most records of a lane in these models.
 const RECORDS: usize = 3;
 
+/// Who writes the pool.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Bpf,
+    Process,
+}
+
 struct Lane {
     position: AtomicU64,
     /// The index of the block with each sequence, modulo the number of blocks.
@@ -43,6 +61,7 @@ struct Lane {
 }
 
 struct Pool {
+    kind: Kind,
     free: AtomicU64,
     used: AtomicU64,
     returned: AtomicU64,
@@ -53,7 +72,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn new() -> Arc<Self> {
+    fn new(kind: Kind) -> Arc<Self> {
         let lane = || Lane {
             position: AtomicU64::new(0),
             table: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -61,6 +80,7 @@ impl Pool {
             wake_at: AtomicU64::new(NEVER),
         };
         Arc::new(Self {
+            kind,
             free: AtomicU64::new((1 << BLOCKS) - 1),
             used: AtomicU64::new(0),
             returned: AtomicU64::new(0),
@@ -70,9 +90,20 @@ impl Pool {
         })
     }
 
-    /// The BPF program's step for a block: takes back the blocks that readers have returned, and
-    /// takes the lowest free block.
+    fn supply(&self) -> Supply<'_, AtomicU64> {
+        Supply {
+            free: &self.free,
+            used: &self.used,
+            returned: &self.returned,
+        }
+    }
+
+    /// The writer's step for a block: takes back the blocks that readers have returned, and takes
+    /// the lowest free block.
     fn take_block(&self) -> Option<u64> {
+        if self.kind == Kind::Process {
+            return self.supply().take().map(u64::from);
+        }
         if self.returned.load(Ordering::Relaxed) != 0 {
             let returned = self.returned.swap(0, Ordering::AcqRel);
             let freed = self.used.fetch_and(!returned, Ordering::AcqRel) & returned;
@@ -103,6 +134,14 @@ impl Pool {
         let to = &self.blocks[usize::try_from(block).unwrap()];
         // SAFETY: loom checks that no other thread accesses the block.
         to.with_mut(|to| unsafe { *to = content });
+        if self.kind == Kind::Process {
+            // The record has filled the block.
+            self.supply().fill(u32::try_from(block).unwrap());
+            if publish(&lane.position, &lane.wake_at, sequence, false) {
+                self.bell.store(true, Ordering::Release);
+            }
+            return true;
+        }
         fence(Ordering::SeqCst);
         lane.position.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);
@@ -147,16 +186,18 @@ impl Pool {
     }
 }
 
-fn model(test: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(test);
+fn model(test: impl Fn(Kind) + Clone + Send + Sync + 'static) {
+    for kind in [Kind::Bpf, Kind::Process] {
+        let (mut builder, test) = (loom::model::Builder::new(), test.clone());
+        builder.preemption_bound = Some(3);
+        builder.check(move || test(kind));
+    }
 }
 
 #[test]
 fn no_block_is_written_while_it_is_read() {
-    model(|| {
-        let pool = Pool::new();
+    model(|kind| {
+        let pool = Pool::new(kind);
         let writer = Arc::clone(&pool);
         let writer = thread::spawn(move || {
             let arrived = (1..=RECORDS as u64).filter(|&it| writer.arrive(0, it));
@@ -168,13 +209,15 @@ fn no_block_is_written_while_it_is_read() {
         let arrived = writer.join().unwrap();
         pool.read(0, at, &mut read);
         assert_eq!(read, arrived, "in order, each once");
+        let free = (0..=BLOCKS).take_while(|_| pool.arrive(0, 9)).count();
+        assert_eq!(free, BLOCKS, "no block is lost");
     });
 }
 
 #[test]
 fn two_cpus_never_have_the_same_block() {
-    model(|| {
-        let pool = Pool::new();
+    model(|kind| {
+        let pool = Pool::new(kind);
         let other = Arc::clone(&pool);
         let other = thread::spawn(move || other.arrive(1, 7));
         let arrived = pool.arrive(0, 5);
@@ -195,8 +238,8 @@ fn two_cpus_never_have_the_same_block() {
 /// taken again since, must not be returned by the other.
 #[test]
 fn a_block_is_returned_once_by_whichever_reader() {
-    model(|| {
-        let pool = Pool::new();
+    model(|kind| {
+        let pool = Pool::new(kind);
         assert!(pool.arrive(0, 1) && pool.arrive(0, 2));
         let readers: [_; 2] = std::array::from_fn(|_| {
             let pool = Arc::clone(&pool);
@@ -212,8 +255,8 @@ fn a_block_is_returned_once_by_whichever_reader() {
 /// One of two readers may be behind by more blocks than the pool has.
 #[test]
 fn a_reader_that_is_far_behind_returns_no_block_that_is_in_use_again() {
-    model(|| {
-        let pool = Pool::new();
+    model(|kind| {
+        let pool = Pool::new(kind);
         assert!(pool.arrive(0, 1) && pool.arrive(0, 2));
         let behind = Arc::clone(&pool);
         let behind = thread::spawn(move || behind.leave(0, 2));
@@ -233,8 +276,8 @@ fn a_reader_that_is_far_behind_returns_no_block_that_is_in_use_again() {
 
 #[test]
 fn a_reader_that_waits_is_woken_or_sees_the_record() {
-    model(|| {
-        let pool = Pool::new();
+    model(|kind| {
+        let pool = Pool::new(kind);
         let writer = Arc::clone(&pool);
         let writer = thread::spawn(move || assert!(writer.arrive(0, 1)));
         let lane = &pool.lanes[0];
@@ -245,5 +288,28 @@ fn a_reader_that_waits_is_woken_or_sees_the_record() {
         // A reader that noted position 0 waits for position 1.
         let noted_after = lane.wake_at.get() == 2;
         assert!(!may_wait || noted_after || pool.bell.load(Ordering::Acquire));
+    });
+}
+
+/// A hostile member gives back, again and again, blocks that it has not read.
+#[test]
+fn no_two_lanes_of_a_process_have_one_block_whatever_a_member_returns() {
+    model(|kind| {
+        if kind == Kind::Bpf {
+            return;
+        }
+        let pool = Pool::new(kind);
+        let member = Arc::clone(&pool);
+        let member = thread::spawn(move || member.returned.add_bits(u64::MAX));
+        let other = Arc::clone(&pool);
+        let other = thread::spawn(move || other.take_block());
+        let taken = [pool.take_block(), other.join().unwrap()];
+        member.join().unwrap();
+        assert!(taken.contains(&Some(0)) && taken.contains(&Some(1)));
+        assert_eq!(
+            pool.take_block(),
+            None,
+            "both lanes still fill their blocks"
+        );
     });
 }

@@ -1,5 +1,6 @@
-//! The steps of a reader on words that it shares with BPF programs and other readers. The steps are
-//! generic, so that the model of loom (`model`) goes through the same code.
+//! The steps of a reader on words that it shares with the pool's writers and other readers, and the
+//! steps of a writer that is a process. The steps are generic, so that the model of loom (`model`)
+//! goes through the same code.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -8,11 +9,17 @@ pub trait Word {
     /// Reads the word. What was written before the word's value was stored can be read afterwards.
     fn get(&self) -> u64;
 
-    /// Stores a value, between two full barriers.
-    fn exchange(&self, value: u64);
+    /// Stores a value, between two full barriers. Returns the former value.
+    fn exchange(&self, value: u64) -> u64;
+
+    /// Stores a value behind what was written before. A full barrier follows.
+    fn publish(&self, value: u64);
 
     /// Sets these bits, behind what was read and written before.
     fn add_bits(&self, bits: u64);
+
+    /// Clears these bits, behind what was read and written before. Returns the former value.
+    fn clear_bits(&self, bits: u64) -> u64;
 
     /// Replaces `old` by `new`. Returns false, and changes nothing, if the word has another value.
     fn replace(&self, old: u64, new: u64) -> bool;
@@ -24,14 +31,25 @@ impl Word for AtomicU64 {
         self.load(Ordering::Acquire)
     }
 
-    fn exchange(&self, value: u64) {
+    fn exchange(&self, value: u64) -> u64 {
         // The swap alone does not keep the CPU from reading other words before the word is written.
-        self.swap(value, Ordering::SeqCst);
+        let former = self.swap(value, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        former
+    }
+
+    #[inline(always)]
+    fn publish(&self, value: u64) {
+        self.store(value, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     fn add_bits(&self, bits: u64) {
         self.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn clear_bits(&self, bits: u64) -> u64 {
+        self.fetch_and(!bits, Ordering::AcqRel)
     }
 
     fn replace(&self, old: u64, new: u64) -> bool {
@@ -101,6 +119,64 @@ pub fn wake_after(wake_at: &impl Word, position: impl Fn() -> u64, after: u64) -
     let at = position().saturating_add(after);
     wake_at.exchange(at);
     position() < at
+}
+
+/// Publishes a lane's records up to `position`. Returns whether the writer must wake the reader,
+/// because the reader waits for this position, or waits and a packet had no room (`has_dropped`).
+/// Takes the value of `wake_at` out, so the writer wakes the reader once.
+#[inline(always)]
+pub(crate) fn publish<W: Word>(
+    lane_position: &W,
+    wake_at: &W,
+    position: u64,
+    has_dropped: bool,
+) -> bool {
+    lane_position.publish(position);
+    let at = wake_at.get();
+    let is_due = at <= position || (has_dropped && at != NEVER);
+    is_due && wake_at.exchange(NEVER) != NEVER
+}
+
+/// The blocks of one word of 64 blocks, as a writer that is a process sees them. Such a writer has
+/// `free` and `used` in its own memory. A block is in neither word while a lane fills it, so
+/// whatever readers write to `returned`, no block becomes free that a lane still fills.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supply<'a, W> {
+    /// The blocks that no lane has.
+    pub(crate) free: &'a W,
+    /// The blocks that lanes have filled.
+    pub(crate) used: &'a W,
+    /// The blocks that readers have given back.
+    pub(crate) returned: &'a W,
+}
+
+impl<W: Word> Supply<'_, W> {
+    /// Takes back the blocks that readers have given back. Takes the lowest free block, and returns
+    /// its number in the word. `None` if no block is free.
+    pub(crate) fn take(&self) -> Option<u32> {
+        if self.returned.get() != 0 {
+            let returned = self.returned.exchange(0);
+            let freed = self.used.clear_bits(returned) & returned;
+            self.free.add_bits(freed);
+        }
+        loop {
+            let free = self.free.get();
+            let lowest = free & free.wrapping_neg();
+            if lowest == 0 {
+                return None;
+            }
+            // If the bit was cleared meanwhile, another lane has taken the block.
+            if self.free.clear_bits(lowest) & lowest != 0 {
+                return Some(lowest.trailing_zeros());
+            }
+        }
+    }
+
+    /// Lets readers give the block with this number in the word back. Called before the lane's
+    /// position shows that the block is full, so before a reader can give the block back.
+    pub(crate) fn fill(&self, number: u32) {
+        self.used.add_bits(1 << (number % 64));
+    }
 }
 
 #[cfg(test)]

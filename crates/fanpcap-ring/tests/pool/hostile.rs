@@ -1,8 +1,9 @@
-//! Pools whose memory other processes write to during a read, even the maps that only BPF programs
-//! should write. Whatever they write, the reader reads only within the blocks, and each read ends.
+//! Pools whose memory other processes write to during writes and reads, even the rows that only the
+//! writer should write. Whatever they write, the reader reads only within the blocks, each read
+//! ends, and the writer goes on.
 
 use super::{BLOCK_LEN, CLOCKS, DEVICE, Writer, new_pool, written};
-use fanpcap_ring::pool::layout::{reader, writer};
+use fanpcap_ring::pool::layout::reader;
 use fanpcap_ring::{Corrupt, Frame, Layout as _, Pool, Remains};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -60,8 +61,8 @@ impl Script<'_> {
                 pool.put(at + 8, &u32::to_ne_bytes(self.short()? as u32));
             }
             _ => {
-                let word = pool.writers(0, writer::FREE);
-                word.store(self.number()? & ((1 << BLOCKS) - 1), Ordering::Release);
+                let word = pool.readers(1 + lane, reader::WAKE_AT);
+                word.store(self.number()?, Ordering::Release);
             }
         }
         Some(())
@@ -114,11 +115,7 @@ pub fn run(bytes: &[u8]) {
             5..8 => {
                 let mut packet = written(script.number().unwrap_or(0));
                 packet.data = vec![step; usize::from(script.byte().unwrap_or(0)) * 8];
-                // The BPF program reads its position and its blocks from memory that no other
-                // process can write. Where the test has written there, the program would stop.
-                if writer.position(lane).load(Ordering::Acquire) < 1 << 40 {
-                    writer.arrive(lane, &packet);
-                }
+                writer.arrive(lane, &packet);
             }
             8 => _ = pool.open(),
             9..12 if pool.is_open() => _ = look(pool.next_frame()),
@@ -136,18 +133,20 @@ pub fn run(bytes: &[u8]) {
     pool.release();
 }
 
-/// Reads while another thread writes anywhere, until it has written `writes` times and `reads`
-/// records, or garbage in their place, were read. So the test does not depend on how much time the
-/// scheduler gives each of the threads.
+/// Writes records and reads them while another thread writes anywhere, until that thread has
+/// written `writes` times and `reads` records, or garbage in their place, were read. So the test
+/// does not depend on how much time the scheduler gives each of the threads.
 pub fn scribbled(writes: u64, reads: u64) {
     let (writer, mut pool) = new_pool(BLOCKS, 2);
-    let (written, is_enough) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    let (writer, scribbled) = (&writer, &AtomicU64::new(0));
+    let is_enough = &AtomicBool::new(false);
     thread::scope(|scope| {
-        // Also ends the other thread when a read panics.
+        // Also ends the other threads when a read panics.
         let _ending = Ending(is_enough);
-        scope.spawn(move || scribble(&writer, written, is_enough));
+        scope.spawn(move || scribble(writer, scribbled, is_enough));
+        scope.spawn(move || write(writer, is_enough));
         let (mut read, mut last) = (0, Instant::now());
-        while read < reads || written.load(Ordering::Relaxed) < writes {
+        while read < reads || scribbled.load(Ordering::Relaxed) < writes {
             pool.open();
             while pool.is_open() && look(pool.next_frame()) {
                 (read, last) = (read + 1, Instant::now());
@@ -155,12 +154,12 @@ pub fn scribbled(writes: u64, reads: u64) {
             pool.release();
             thread::yield_now();
             let is_stuck = last.elapsed() > PATIENCE;
-            assert!(!is_stuck, "{read} reads, {written:?} writes, and no more");
+            assert!(!is_stuck, "{read} reads, {scribbled:?} writes, and no more");
         }
     });
 }
 
-/// Within this time some bytes that the other thread writes make a record.
+/// Within this time some of the records that the other threads write can be read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sets the flag when it is dropped.
@@ -172,8 +171,21 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Writes records until it `is_enough`.
+fn write(writer: &Writer, is_enough: &AtomicBool) {
+    while !is_enough.load(Ordering::Relaxed) {
+        let has_room = writer.arrive(0, &written(1)) && writer.arrive(1, &written(2));
+        if !has_room {
+            // The member has lost the indices of its blocks. It gives all of them back.
+            let returned = writer.readers(0, reader::RETURNED);
+            returned.store((1 << BLOCKS) - 1, Ordering::Release);
+        }
+        thread::yield_now();
+    }
+}
+
 /// Writes anywhere until it `is_enough`, and counts the writes.
-fn scribble(writer: &Writer, written: &AtomicU64, is_enough: &AtomicBool) {
+fn scribble(writer: &Writer, scribbled: &AtomicU64, is_enough: &AtomicBool) {
     let mut state = 1_u64;
     while !is_enough.load(Ordering::Relaxed) {
         // Knuth's generator (MMIX), whose upper bits are the best ones.
@@ -183,9 +195,9 @@ fn scribble(writer: &Writer, written: &AtomicU64, is_enough: &AtomicBool) {
             (state >> 56) as u8
         };
         let bytes: Vec<u8> = (0..16).map(byte).collect();
-        let number = written.fetch_add(1, Ordering::Relaxed);
+        let number = scribbled.fetch_add(1, Ordering::Relaxed);
         Script(&bytes).write(writer, number as usize % 2);
-        // On one CPU, neither thread waits for the other's time slice to end.
+        // On one CPU, no thread waits for another's time slice to end.
         if number % 16 == 0 {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Writes a pool in ordinary memory as BPF programs do.
+//! Writes pools in memory of the test's own process, and writes garbage to them.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
@@ -6,12 +6,13 @@ pub mod hostile;
 
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_ring::pool::layout::{
-    BLOCKS_MAX, HEAD, INDEX_BITS, READER_ENTRY, SHORT, SPARE, WORDS, WRITER_ENTRY, last_offset,
-    reader, readers_at, words, writer,
+    BLOCKS_MAX, HEAD, READER_ENTRY, SHORT, SPARE, WORDS, WRITER_ENTRY, last_offset, reader, writer,
 };
-use fanpcap_ring::{Layout as _, LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords, Stamp};
+use fanpcap_ring::pool::{LaneWriter, NewRecord};
+use fanpcap_ring::{Layout as _, LinkInfo, Pool, PoolClocks, PoolMemory, PoolWords, Stamp, Vlan};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes of a block, if a test sets no other length.
 pub const BLOCK_LEN: usize = 4096;
@@ -93,9 +94,17 @@ pub fn room_of(packet: &Written) -> u64 {
     (u64::from(HEAD + SPARE) + packet.data.len() as u64 + 7) & !7
 }
 
-/// The BPF programs' side of a pool. The pool's memory must outlive it.
+/// The writer's side of a pool, and all of the pool's memory, as a hostile process has it. The
+/// pool's memory must outlive it.
 #[derive(Clone)]
 pub struct Writer {
+    raw: Raw,
+    writers: Arc<Vec<Mutex<LaneWriter>>>,
+}
+
+/// A pool's memory.
+#[derive(Clone)]
+pub struct Raw {
     blocks: NonNull<u8>,
     writer: NonNull<u8>,
     reader: NonNull<u8>,
@@ -105,9 +114,14 @@ pub struct Writer {
 }
 
 // SAFETY: the memory belongs to the process, not to a thread, and its words are atomic.
-unsafe impl Send for Writer {}
+unsafe impl Send for Raw {}
 
-fn mappings(block_len: usize, count: usize, lanes: usize) -> [Mapping; 3] {
+// SAFETY: as above. Blocks are written by volatile accesses, which stand for another process's.
+unsafe impl Sync for Raw {}
+
+type Maps = [Mapping; 3];
+
+fn mappings(block_len: usize, count: usize, lanes: usize) -> Maps {
     let lens = [
         count * block_len,
         (1 + lanes) * WRITER_ENTRY as usize,
@@ -116,44 +130,92 @@ fn mappings(block_len: usize, count: usize, lanes: usize) -> [Mapping; 3] {
     lens.map(|len| Mapping::anonymous(len).expect("memory"))
 }
 
-fn memory([blocks, writer, reader]: [Mapping; 3], block_len: usize) -> PoolMemory {
+fn again(maps: &Maps) -> Maps {
+    [0, 1, 2].map(|index: usize| maps[index].again().expect("memory"))
+}
+
+fn memory([blocks, writer, reader]: Maps, block_len: usize) -> PoolMemory {
     let words = PoolWords::new(writer, reader, block_len).expect("lanes");
     PoolMemory::new(words, blocks).expect("blocks")
 }
 
-/// A new pool: the BPF programs' side and the reader's.
+/// A new pool: the writer's side and the reader's.
 pub fn new_pool(count: usize, lanes: usize) -> (Writer, Pool) {
     let (writer, memory) = new_memory(BLOCK_LEN, count, lanes);
     (writer, Pool::new(memory, DEVICE.ifindex, CLOCKS))
 }
 
-/// A new pool of two readers, as after fork(2): the BPF programs' side, the readers, and the words.
+/// A new pool of two readers, as after fork(2): the writer's side, the readers, and the words.
 pub fn new_pool_of_two(count: usize, lanes: usize) -> (Writer, [Pool; 2], PoolWords) {
     let maps = mappings(BLOCK_LEN, count, lanes);
-    let again = || [0, 1, 2].map(|index: usize| maps[index].again().expect("memory"));
-    let (others, [_, writer, reader]) = (again(), again());
+    let (others, [_, writer, reader]) = (again(&maps), again(&maps));
     let (made, first) = made(maps, BLOCK_LEN, lanes);
     let pools = [first, memory(others, BLOCK_LEN)].map(|it| Pool::new(it, DEVICE.ifindex, CLOCKS));
     let words = PoolWords::new(writer, reader, BLOCK_LEN).expect("lanes");
     (made, pools, words)
 }
 
-/// A new pool: the BPF programs' side and the memory.
+/// A new pool: the writer's side and the memory.
 pub fn new_memory(block_len: usize, count: usize, lanes: usize) -> (Writer, PoolMemory) {
     made(mappings(block_len, count, lanes), block_len, lanes)
 }
 
-fn made(maps: [Mapping; 3], block_len: usize, lanes: usize) -> (Writer, PoolMemory) {
-    let made = Writer::of(&maps, block_len, lanes);
-    let all = lanes as u32;
-    let words = words(made.count as u32, block_len as u32, all);
-    made.fill(made.writer, &words[..(1 + lanes) * WRITER_ENTRY as usize]);
-    made.fill(made.reader, &words[readers_at(all) as usize..]);
-    (made, memory(maps, block_len))
+fn made(maps: Maps, block_len: usize, lanes: usize) -> (Writer, PoolMemory) {
+    let raw = Raw::of(&maps, block_len, lanes);
+    let [blocks, rows, reader_rows] = again(&maps);
+    let writers = LaneWriter::begin(rows, reader_rows, blocks, block_len).expect("a pool");
+    let writers = Arc::new(writers.into_iter().map(Mutex::new).collect());
+    (Writer { raw, writers }, memory(maps, block_len))
+}
+
+impl std::ops::Deref for Writer {
+    type Target = Raw;
+
+    fn deref(&self) -> &Raw {
+        &self.raw
+    }
 }
 
 impl Writer {
-    fn of([blocks, writer, reader]: &[Mapping; 3], block_len: usize, lanes: usize) -> Self {
+    /// Writes a record into a lane. Returns false if no block is free. If the packet's flag 2 is
+    /// set, the writer gets its tag beside the frame.
+    pub fn arrive(&self, lane: usize, packet: &Written) -> bool {
+        let (mut bytes, mut tag) = (packet.data.clone(), None);
+        if packet.flags & 2 != 0 && bytes.len() >= 16 {
+            let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            let (tpid, tci) = (word(12), word(14));
+            tag = Some(Vlan { tpid, tci });
+            bytes.drain(12..16);
+        }
+        let record = NewRecord {
+            bytes: &bytes,
+            tag,
+            wire_len: bytes.len() as u32 + packet.cut,
+            stamp_ns: packet.stamp,
+            queue: 3,
+            is_sent: packet.flags & 1 != 0,
+            is_copy: packet.flags & 4 != 0,
+            filter: packet.filter,
+        };
+        let mut writer = self.lane(lane);
+        let has_room = writer.put(&record, u32::MAX);
+        writer.publish();
+        has_room
+    }
+
+    /// One lane's writer.
+    pub fn lane(&self, lane: usize) -> MutexGuard<'_, LaneWriter> {
+        self.writers[lane].lock().expect("no panic")
+    }
+
+    /// The number of blocks that are free or were returned.
+    pub fn free(&self) -> u32 {
+        self.lane(0).free_blocks()
+    }
+}
+
+impl Raw {
+    fn of([blocks, writer, reader]: &Maps, block_len: usize, lanes: usize) -> Self {
         Self {
             blocks: blocks.base(),
             writer: writer.base(),
@@ -162,11 +224,6 @@ impl Writer {
             count: blocks.len() / block_len,
             lanes,
         }
-    }
-
-    fn fill(&self, to: NonNull<u8>, bytes: &[u8]) {
-        // SAFETY: the caller passes a mapping's base and no more bytes than the mapping has.
-        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
     }
 
     fn word(&self, base: NonNull<u8>, at: usize) -> &AtomicU64 {
@@ -213,77 +270,18 @@ impl Writer {
         unsafe { AtomicU32::from_ptr(number.as_ptr().cast()) }
     }
 
-    /// The number of blocks that are free or were returned.
-    pub fn free(&self) -> u32 {
-        let words = (0..WORDS as i16).map(|word| 8 * word);
-        let bits = words.map(|at| {
-            let free = self.writers(0, writer::FREE + at).load(Ordering::Acquire);
-            let used = self.writers(0, writer::USED + at).load(Ordering::Acquire);
-            let back = self
-                .readers(0, reader::RETURNED + at)
-                .load(Ordering::Acquire);
-            (free | (back & used)).count_ones()
-        });
-        bits.sum()
-    }
-
-    /// Takes the lowest free block.
-    fn take_block(&self) -> Option<usize> {
-        for word in 0..WORDS as i16 {
-            let at = 8 * word;
-            let returned = self
-                .readers(0, reader::RETURNED + at)
-                .swap(0, Ordering::SeqCst);
-            let used = self.writers(0, writer::USED + at);
-            let freed = used.fetch_and(!returned, Ordering::SeqCst) & returned;
-            let free = self.writers(0, writer::FREE + at);
-            free.fetch_or(freed, Ordering::SeqCst);
-            for _ in 0..4 {
-                let bits = free.load(Ordering::SeqCst);
-                let lowest = bits & bits.wrapping_neg();
-                if lowest == 0 {
-                    break;
-                }
-                if free.fetch_and(!lowest, Ordering::SeqCst) & lowest != 0 {
-                    used.fetch_or(lowest, Ordering::SeqCst);
-                    return Some(64 * word as usize + lowest.trailing_zeros() as usize);
-                }
-            }
-        }
-        None
+    /// The number of blocks that were given back since the writer last took them.
+    pub fn returned(&self) -> u32 {
+        let words = (0..WORDS as i16).map(|word| self.readers(0, reader::RETURNED + 8 * word));
+        words
+            .map(|it| it.load(Ordering::Acquire).count_ones())
+            .sum()
     }
 
     /// Whether the lane's block has no room for another record.
     pub fn is_full(&self, lane: usize) -> bool {
         let offset = self.position(lane).load(Ordering::Acquire) % self.block_len as u64;
         offset > u64::from(last_offset(self.block_len as u32, SHORT))
-    }
-
-    /// Writes a short record into a lane. Returns false if no block is free.
-    pub fn arrive(&self, lane: usize, packet: &Written) -> bool {
-        let (len, block_len) = (room_of(packet), self.block_len as u64);
-        assert!(packet.data.len() <= SHORT as usize, "no short record");
-        let position = self.position(lane);
-        let at = position.load(Ordering::Relaxed);
-        if self.is_full(lane) {
-            let Some(index) = self.take_block() else {
-                return false;
-            };
-            let offset = at % block_len;
-            let number = index as u32 | ((offset as u32 / 8) << INDEX_BITS);
-            self.table(lane, at / block_len + 1)
-                .store(number, Ordering::Relaxed);
-            position.fetch_add(block_len - offset, Ordering::SeqCst);
-        }
-        let at = position.load(Ordering::Relaxed);
-        let number = self.table(lane, at / block_len).load(Ordering::Relaxed);
-        let index = (number & (BLOCKS_MAX - 1)) as usize;
-        self.put(
-            index * self.block_len + (at % block_len) as usize,
-            &bytes_of(packet),
-        );
-        position.fetch_add(len, Ordering::SeqCst);
-        true
     }
 
     /// The offset in the blocks of the record at a lane's position.
@@ -310,7 +308,7 @@ impl Writer {
         self.twin().1
     }
 
-    /// A copy of the memory, and the BPF programs' side of the copy.
+    /// A copy of the memory, twice.
     pub fn twin(&self) -> (Self, PoolMemory) {
         let copies = mappings(self.block_len, self.count, self.lanes);
         let from = [self.blocks, self.writer, self.reader];
@@ -322,16 +320,4 @@ impl Writer {
         let twin = Self::of(&copies, self.block_len, self.lanes);
         (twin, memory(copies, self.block_len))
     }
-}
-
-fn bytes_of(packet: &Written) -> Vec<u8> {
-    let captured = packet.data.len() as u32;
-    let mut bytes = packet.stamp.to_ne_bytes().to_vec();
-    bytes.extend(captured.to_ne_bytes());
-    bytes.extend((captured + packet.cut).to_ne_bytes());
-    bytes.extend(3_u16.to_ne_bytes());
-    bytes.extend(packet.flags.to_ne_bytes());
-    bytes.extend(packet.filter.to_ne_bytes());
-    bytes.extend(&packet.data);
-    bytes
 }
