@@ -1,6 +1,7 @@
 //! Memory that processes share: a descriptor and its mapping. All accesses are atomic.
 
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, READ_AND_WRITE};
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::slice_from_raw_parts;
@@ -48,6 +49,31 @@ impl Memory {
     /// Whether the mapping is empty. The kernel makes no such mapping.
     pub fn is_empty(&self) -> bool {
         self.mapping.is_empty()
+    }
+
+    /// Maps `len` bytes from byte `at` on once more, to read and to write. `at` is a multiple of
+    /// the page size. The mapping outlives this value.
+    ///
+    /// # Errors
+    /// `InvalidInput` when some of the bytes are outside the memory; the error of mmap(2).
+    pub fn part(&self, at: usize, len: usize) -> io::Result<Mapping> {
+        self.part_for(READ_AND_WRITE, at, len)
+    }
+
+    /// Maps bytes as [`Memory::part`] does, but only to read them.
+    ///
+    /// # Errors
+    /// As [`Memory::part`].
+    pub fn part_to_read(&self, at: usize, len: usize) -> io::Result<Mapping> {
+        self.part_for(libc::PROT_READ, at, len)
+    }
+
+    fn part_for(&self, protection: c_int, at: usize, len: usize) -> io::Result<Mapping> {
+        // An access to a mapping beyond the file's end would kill the process.
+        match at.checked_add(len).is_some_and(|end| end <= self.len()) {
+            true => Mapping::new(len, protection, 0, self.fd.as_raw_fd(), at),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     /// All bytes of the memory.

@@ -125,6 +125,12 @@ mod tests {
         let other = open_memory(file().into(), 65_536).unwrap();
         other.bytes()[65_535].store(7, Relaxed);
         assert_eq!(memory.bytes()[65_535].load(Relaxed), 7);
+        let part = other.part_to_read(61_440, 4096).unwrap();
+        // SAFETY: the mapping has 4096 bytes.
+        let last = unsafe { part.base().add(4095) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { last.read_volatile() }, 7);
+        assert!(other.part(61_440, 4097).is_err() && other.part(usize::MAX, 2).is_err());
         let wrong = open_memory(file().into(), 65_535).unwrap_err();
         assert_eq!(wrong.kind(), io::ErrorKind::InvalidData);
     }

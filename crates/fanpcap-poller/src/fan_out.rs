@@ -1,0 +1,129 @@
+//! The groups of one receive queue.
+
+use crate::burst::{Burst, Packet};
+use crate::group::{Group, GroupCounts, NewGroup};
+use crate::source::{Source, SourceError};
+use fanpcap_ring::pool::{LaneWriter, PoolCounts};
+use fanpcap_steer::native::Evaluator;
+
+/// The most groups of a device.
+pub const GROUPS_MAX: usize = 64;
+
+/// A member's place: the group's number on the device, below [`GROUPS_MAX`], and the slot in the
+/// group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberSlot {
+    /// The group's number.
+    pub group: u8,
+    /// The member's slot.
+    pub slot: u8,
+}
+
+/// The groups of one receive queue: each group gets all packets of the queue.
+#[derive(Debug)]
+pub struct FanOut {
+    groups: Vec<Option<Group>>,
+    queue: u16,
+}
+
+impl FanOut {
+    /// A queue without groups.
+    pub fn new(queue: u16) -> Self {
+        Self {
+            groups: (0..GROUPS_MAX).map(|_| None).collect(),
+            queue,
+        }
+    }
+
+    /// Begins a group without members. Returns false if the number is not below [`GROUPS_MAX`], if
+    /// another group has it, or if the table's memory is no table.
+    pub fn begin(&mut self, number: u8, group: NewGroup) -> bool {
+        let queue = self.queue;
+        let place = self.groups.get_mut(usize::from(number));
+        let Some(place) = place.filter(|place| place.is_none()) else {
+            return false;
+        };
+        *place = Group::new(group, queue);
+        place.is_some()
+    }
+
+    /// Ends a group, and returns its counts.
+    pub fn end(&mut self, number: u8) -> Option<GroupCounts> {
+        let group = self.groups.get_mut(usize::from(number))?.take()?;
+        Some(group.counts())
+    }
+
+    /// Directs a slot's packets into a pool from now on. `snaplen` is how many bytes of each packet
+    /// to keep. Returns false if there is no such group.
+    pub fn admit(&mut self, at: MemberSlot, writer: LaneWriter, snaplen: u32) -> bool {
+        let group = self.group_mut(at.group);
+        group.map(|it| it.admit(at.slot, writer, snaplen)).is_some()
+    }
+
+    /// Removes a slot's pool. When this function returns, no more packets come into the pool.
+    /// Returns the pool's final counts in this queue; `None` if the slot has no pool.
+    pub fn dismiss(&mut self, at: MemberSlot) -> Option<PoolCounts> {
+        self.group_mut(at.group)?.dismiss(at.slot)
+    }
+
+    /// The counts of a slot's pool in this queue.
+    pub fn counts_of(&self, at: MemberSlot) -> Option<PoolCounts> {
+        self.group(at.group)?.counts_of(at.slot)
+    }
+
+    /// The counts of a group in this queue.
+    pub fn counts(&self, number: u8) -> Option<GroupCounts> {
+        self.group(number).map(Group::counts)
+    }
+
+    /// The group's steering program in this queue, with its counters.
+    pub fn steering(&self, number: u8) -> Option<&Evaluator> {
+        self.group(number).map(Group::steering)
+    }
+
+    /// Takes a burst from a source, and writes its packets into pools. Calls `wake` for each slot
+    /// whose reader waits, once. `now_ns` is the time in nanoseconds of `CLOCK_MONOTONIC`. Returns
+    /// the number of packets.
+    ///
+    /// # Errors
+    /// The error of [`Source::burst`]. The packets that came before it are written.
+    pub fn poll(
+        &mut self,
+        source: &mut dyn Source,
+        now_ns: u64,
+        wake: &mut dyn FnMut(MemberSlot),
+    ) -> Result<usize, SourceError> {
+        let mut burst = Burst::new();
+        let result = source.burst(&mut burst);
+        let len = burst.packets().len();
+        self.spread(burst.packets(), now_ns, wake);
+        source.release();
+        result.map(|()| len)
+    }
+
+    fn spread(&mut self, packets: &[Packet<'_>], now_ns: u64, wake: &mut dyn FnMut(MemberSlot)) {
+        if packets.is_empty() {
+            return;
+        }
+        for (number, group) in (0..).zip(&mut self.groups) {
+            let Some(group) = group else { continue };
+            for packet in packets {
+                group.take(packet, now_ns);
+            }
+            group.publish(|slot| {
+                wake(MemberSlot {
+                    group: number,
+                    slot,
+                })
+            });
+        }
+    }
+
+    fn group(&self, number: u8) -> Option<&Group> {
+        self.groups.get(usize::from(number))?.as_ref()
+    }
+
+    fn group_mut(&mut self, number: u8) -> Option<&mut Group> {
+        self.groups.get_mut(usize::from(number))?.as_mut()
+    }
+}

@@ -1,0 +1,244 @@
+//! A group, as one receive queue's thread has it: decides which members get each packet, and writes
+//! the packet into their pools.
+
+use crate::burst::Packet;
+use crate::table::{Part, Table};
+use fanpcap_buckets::layout::SLOTS;
+use fanpcap_linux::memory::Memory;
+use fanpcap_ring::Vlan;
+use fanpcap_ring::pool::{LaneWriter, NewRecord, PoolCounts};
+use fanpcap_steer::native::{self, Decision, Evaluator};
+use std::sync::Arc;
+
+/// A group for one queue's thread.
+#[derive(Clone, Debug)]
+pub struct NewGroup {
+    /// The group's steering program. Each queue's thread has its own evaluator.
+    pub steering: Evaluator,
+    /// The group's table.
+    pub table: Arc<Memory>,
+    /// Whether the table counts the packets of each bucket (`+balance`).
+    pub is_balanced: bool,
+}
+
+/// Counts of a group in one queue. Deliveries are counted by their ends: `offered` and `again` are
+/// together as many as all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// Packets that came to the group.
+    pub offered: u64,
+    /// Deliveries of a packet after its first delivery, if the packet goes to several members.
+    pub again: u64,
+    /// Packets that the steering program dropped.
+    pub nowhere: u64,
+    /// Deliveries for which there was no member.
+    pub no_member: u64,
+    /// Records in the pools of members, those included that are gone.
+    pub produced: u64,
+    /// Deliveries for which a member's pool had no room.
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    steering: Evaluator,
+    table: Table,
+    is_balanced: bool,
+    members: Box<[Option<Member>]>,
+    /// A bit for each slot whose pool has records that are not published.
+    touched: [u64; SLOTS / 64],
+    /// The counts, without those of present members.
+    counts: GroupCounts,
+    queue: u16,
+}
+
+#[derive(Debug)]
+struct Member {
+    writer: LaneWriter,
+    snaplen: u32,
+}
+
+impl Group {
+    /// `None` if the table's memory is no table.
+    pub(crate) fn new(group: NewGroup, queue: u16) -> Option<Self> {
+        Some(Self {
+            steering: group.steering,
+            table: Table::new(group.table)?,
+            is_balanced: group.is_balanced,
+            members: (0..SLOTS).map(|_| None).collect(),
+            touched: [0; SLOTS / 64],
+            counts: GroupCounts::default(),
+            queue,
+        })
+    }
+
+    /// Directs a slot's packets into a pool. Returns the counts of the slot's former pool.
+    pub(crate) fn admit(&mut self, slot: u8, writer: LaneWriter, snaplen: u32) {
+        self.dismiss(slot);
+        self.members[usize::from(slot)] = Some(Member { writer, snaplen });
+    }
+
+    /// Removes a slot's pool, and returns its counts. All its records are published.
+    pub(crate) fn dismiss(&mut self, slot: u8) -> Option<PoolCounts> {
+        let mut member = self.members[usize::from(slot)].take()?;
+        member.writer.publish();
+        let counts = member.writer.counts();
+        self.counts.add(counts);
+        Some(counts)
+    }
+
+    /// The counts of a slot's pool.
+    pub(crate) fn counts_of(&self, slot: u8) -> Option<PoolCounts> {
+        let member = self.members[usize::from(slot)].as_ref()?;
+        Some(member.writer.counts())
+    }
+
+    pub(crate) fn counts(&self) -> GroupCounts {
+        let mut counts = self.counts;
+        for member in self.members.iter().flatten() {
+            counts.add(member.writer.counts());
+        }
+        counts
+    }
+
+    pub(crate) fn steering(&self) -> &Evaluator {
+        &self.steering
+    }
+
+    /// Writes a packet into the pools of the members that get it.
+    #[inline]
+    pub(crate) fn take(&mut self, packet: &Packet<'_>, now_ns: u64) {
+        self.counts.offered += 1;
+        let outcome = self.steering.evaluate(&native::Packet {
+            frame: packet.frame,
+            length: packet.wire_len,
+            hash: packet.hash,
+            queue: Some(self.queue.into()),
+            cpu: self.queue.into(),
+            mark: None,
+            now_ns,
+        });
+        let record = self.record(packet, now_ns);
+        let class = outcome.class;
+        match outcome.decision {
+            Decision::Drop => self.counts.nowhere += 1,
+            Decision::Steer(hash) => {
+                if self.is_balanced {
+                    self.table.count_load(hash);
+                }
+                let slot = self.table.class(class).and_then(|part| part.of_hash(hash));
+                self.deliver(slot, &record);
+            }
+            Decision::Member(number) => {
+                let part = self.table.class(class);
+                let slot = part.and_then(|part| part.of_number(number));
+                self.deliver(slot, &record);
+            }
+            Decision::Double(one, other) => {
+                let part = self.table.class(class);
+                let slots = [one, other].map(|hash| part.and_then(|part| part.of_hash(hash)));
+                self.deliver_to_both(slots, record);
+            }
+            Decision::Copy => self.deliver_to_all(class, &record),
+            Decision::Broadcast => {
+                let slots = Slots::of(self.table.everybody());
+                self.deliver_to_slots(slots, record);
+            }
+        }
+    }
+
+    fn deliver_to_all(&mut self, class: u8, record: &NewRecord<'_>) {
+        let slots = Slots::of(self.table.class(class));
+        self.deliver_to_slots(slots, *record);
+    }
+
+    fn deliver_to_both(&mut self, [one, other]: [Option<u8>; 2], mut record: NewRecord<'_>) {
+        record.is_copy = one != other;
+        self.deliver(one, &record);
+        if one != other {
+            self.counts.again += 1;
+            self.deliver(other, &record);
+        }
+    }
+
+    fn deliver_to_slots(&mut self, slots: Slots, mut record: NewRecord<'_>) {
+        let Slots { slots, len } = slots;
+        if len == 0 {
+            return self.deliver(None, &record);
+        }
+        record.is_copy = len > 1;
+        for (index, slot) in slots.into_iter().take(len).enumerate() {
+            self.counts.again += u64::from(index > 0);
+            self.deliver(Some(slot), &record);
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, slot: Option<u8>, record: &NewRecord<'_>) {
+        let Some((slot, Some(member))) = slot.map(|slot| {
+            let slot = usize::from(slot);
+            (slot, &mut self.members[slot])
+        }) else {
+            self.counts.no_member += 1;
+            return;
+        };
+        self.touched[slot / 64] |= 1 << (slot % 64);
+        member.writer.put(record, member.snaplen);
+    }
+
+    fn record<'a>(&self, packet: &Packet<'a>, now_ns: u64) -> NewRecord<'a> {
+        NewRecord {
+            bytes: packet.frame.bytes,
+            tag: packet.tag().map(|tag| Vlan {
+                tpid: tag.tpid,
+                tci: tag.tci,
+            }),
+            wire_len: packet.wire_len,
+            stamp_ns: packet.stamp_ns.unwrap_or(now_ns),
+            queue: self.queue,
+            is_sent: packet.is_sent,
+            is_copy: false,
+            filter: 0,
+        }
+    }
+
+    /// Shows the records to the members. Calls `wake` with the slots whose readers wait.
+    pub(crate) fn publish(&mut self, mut wake: impl FnMut(u8)) {
+        for (slots, first) in self.touched.iter_mut().zip((0..).step_by(64)) {
+            while *slots != 0 {
+                let slot: usize = first + slots.trailing_zeros() as usize;
+                *slots &= *slots - 1;
+                let member = self.members.get_mut(slot).and_then(Option::as_mut);
+                if member.is_some_and(|member| member.writer.publish()) {
+                    wake(slot.to_le_bytes()[0]);
+                }
+            }
+        }
+    }
+}
+
+/// The slots of all members that get a packet, read once: the table may change meanwhile.
+struct Slots {
+    slots: [u8; SLOTS],
+    len: usize,
+}
+
+impl Slots {
+    fn of(part: Option<Part<'_>>) -> Self {
+        let mut slots = [0; SLOTS];
+        let all = part.into_iter().flat_map(Part::slots);
+        let mut len = 0;
+        for (place, slot) in slots.iter_mut().zip(all) {
+            *place = slot;
+            len += 1;
+        }
+        Self { slots, len }
+    }
+}
+
+impl GroupCounts {
+    fn add(&mut self, counts: PoolCounts) {
+        self.produced += counts.produced;
+        self.dropped += counts.dropped;
+    }
+}

@@ -1,0 +1,23 @@
+//! Takes packets from devices in user space, spreads them over groups of members by steering
+//! programs, and writes them into the members' pools.
+//!
+//! A [`Source`] lends the packets of one receive queue, up to [`BURST`] at a time. A [`FanOut`] has
+//! the groups of that queue: it decides which members get each packet, and copies the packet into
+//! their pools ([`fanpcap_ring::pool::LaneWriter`]). One thread runs both. Neither reads a clock:
+//! the caller passes the time.
+//!
+//! A thread that changes the members of a group writes the group's table
+//! ([`fanpcap_buckets::layout`]), which the queues' threads read for each packet. Each queue's
+//! thread adds and removes the members' writers between two bursts.
+#![forbid(unsafe_code)]
+
+mod burst;
+mod source;
+mod table;
+mod group;
+mod fan_out;
+
+pub use burst::{BURST, Burst, Packet};
+pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};
+pub use group::{GroupCounts, NewGroup};
+pub use source::{Source, SourceCounts, SourceError};

@@ -1,0 +1,76 @@
+//! What an engine in user space offers to a poller.
+
+use crate::burst::Burst;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// One receive queue of a device, which an engine in user space has opened. One thread uses a
+/// source.
+pub trait Source {
+    /// Adds the packets that have come to an empty burst, as many as it has room for. Does not
+    /// wait. The packets' memory is the caller's until [`Source::release`].
+    ///
+    /// # Errors
+    /// Why no more packets come.
+    fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError>;
+
+    /// Gives the memory of the last burst's packets back to the engine.
+    fn release(&mut self);
+
+    /// Sends a frame. Returns false if the engine has no room for the frame now.
+    ///
+    /// # Errors
+    /// The engine can't send, or can't send this frame.
+    fn transmit(&mut self, frame: &[u8]) -> io::Result<bool>;
+
+    /// The queue's number, from 0. It is the number of the lane in the members' pools, too.
+    fn queue(&self) -> u16;
+
+    /// The counts since the source was opened.
+    fn counts(&mut self) -> SourceCounts;
+}
+
+/// Counts of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounts {
+    /// Packets that came to the source, dropped packets included.
+    pub received: u64,
+    /// Packets that the source has dropped, because the poller was late.
+    pub dropped: u64,
+}
+
+/// Why no more packets come from a source.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The device is down. Packets come again when it is up.
+    Down,
+    /// The device was removed.
+    Gone,
+    /// The memory that the source shares with the kernel or the device has a wrong length or
+    /// offset.
+    Corrupt,
+    /// Another error of the source.
+    Other(io::Error),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down => f.write_str("the device is down"),
+            Self::Gone => f.write_str("the device was removed"),
+            Self::Corrupt => f.write_str("the source's memory has a wrong length or offset"),
+            Self::Other(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for SourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Other(error) => Some(error),
+            Self::Down | Self::Gone | Self::Corrupt => None,
+        }
+    }
+}
