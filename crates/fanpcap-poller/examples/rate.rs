@@ -22,6 +22,7 @@ use fanpcap_poller::{
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::native::Evaluator;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -42,6 +43,14 @@ impl Source for Endless {
     }
 
     fn release(&mut self) {}
+
+    fn check(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     fn transmit(&mut self, _: &[u8]) -> io::Result<bool> {
         Ok(true)

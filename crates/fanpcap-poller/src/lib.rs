@@ -16,6 +16,7 @@ mod source;
 mod table;
 mod group;
 mod fan_out;
+pub mod packet;
 
 pub use burst::{BURST, Burst, Packet};
 pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};

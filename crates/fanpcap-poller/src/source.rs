@@ -4,6 +4,7 @@ use crate::burst::Burst;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// One receive queue of a device, which an engine in user space has opened. One thread uses a
 /// source.
@@ -12,11 +13,21 @@ pub trait Source {
     /// wait. The packets' memory is the caller's until [`Source::release`].
     ///
     /// # Errors
-    /// Why no more packets come.
+    /// What is wrong with the memory. The burst has the packets that came before.
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError>;
 
     /// Gives the memory of the last burst's packets back to the engine.
     fn release(&mut self);
+
+    /// Checks whether packets can come. The caller calls this from time to time while no packets
+    /// come.
+    ///
+    /// # Errors
+    /// Why no packets come.
+    fn check(&mut self) -> Result<(), SourceError>;
+
+    /// A descriptor that is readable when packets have come. `None` if the source must be polled.
+    fn waits_on(&self) -> Option<BorrowedFd<'_>>;
 
     /// Sends a frame. Returns false if the engine has no room for the frame now.
     ///

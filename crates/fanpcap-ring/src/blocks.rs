@@ -1,12 +1,13 @@
 //! TPACKET_V3: blocks of packets of any length. The kernel hands over whole blocks to the reader,
 //! and the reader releases whole blocks to the kernel.
 
-use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp, corrupt};
+use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, LentFrame, Stamp, corrupt};
 use crate::layout::Layout;
 use crate::position::{Mark, Position};
 use crate::prefetch::prefetch_ahead;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// `struct tpacket3_hdr`, with the variant `hv1` of its union.
@@ -175,6 +176,34 @@ impl Blocks {
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.open.is_some_and(|open| open.left == 0)
+    }
+
+    /// Passes the next packets of the begun block to `lend`, at most `most`. They stay in the ring
+    /// as long as the caller uses their bytes.
+    ///
+    /// # Errors
+    /// As [`Blocks::next_frame`]. The packets before the error are lent.
+    pub fn lend<'ring>(
+        &'ring mut self,
+        most: usize,
+        mut lend: impl FnMut(LentFrame<'ring>),
+    ) -> Result<(), Corrupt> {
+        for _ in 0..most {
+            let Some(frame) = self.next_frame()? else {
+                break;
+            };
+            let (data, pkttype) = (frame.data(), frame.link().pkttype);
+            lend(LentFrame {
+                // SAFETY: the bytes are the reader's until the block is released. `release` needs
+                // the ring, which stays borrowed as long as the bytes are in use.
+                bytes: unsafe { slice::from_raw_parts(data.as_ptr(), data.len()) },
+                wire_len: frame.wire_len(),
+                stamp: frame.stamp(),
+                vlan: frame.vlan(),
+                pkttype,
+            });
+        }
+        Ok(())
     }
 
     /// The arrival time of the next packet of the begun block. `None` if no block is begun, or if

@@ -95,6 +95,21 @@ pub struct Frame<'ring> {
     ring: PhantomData<&'ring mut [u8]>,
 }
 
+/// A frame that stays in its ring while the reader takes further frames.
+#[derive(Clone, Copy, Debug)]
+pub struct LentFrame<'ring> {
+    /// The captured bytes.
+    pub bytes: &'ring [u8],
+    /// The frame's length on the wire, without the tag beside it.
+    pub wire_len: u32,
+    /// The packet's arrival time.
+    pub stamp: Stamp,
+    /// The VLAN tag that the kernel has removed from the frame.
+    pub vlan: Option<Vlan>,
+    /// The direction (`PACKET_*`, linux/if_packet.h).
+    pub pkttype: u8,
+}
+
 /// A frame's properties from its TPACKET_V2 or V3 header.
 pub(crate) struct FrameHeader {
     /// The offset of the packet, from the frame's start.

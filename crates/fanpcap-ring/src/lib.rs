@@ -21,7 +21,7 @@ mod ring;
 mod remains;
 
 pub use blocks::{Blocks, Closed};
-pub use frame::{Corrupt, Frame, LinkInfo, Stamp, Vlan};
+pub use frame::{Corrupt, Frame, LentFrame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use handover::Handover;
 pub use layout::Layout;

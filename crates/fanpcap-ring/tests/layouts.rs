@@ -129,6 +129,34 @@ proptest! {
     }
 
     #[test]
+    fn lent_packets_are_those_of_the_block_and_stay_readable(
+        packets in proptest::collection::vec(packet(), 0..20),
+        most in 1..9_usize,
+    ) {
+        let mapping = Mapping::anonymous(2 * BLOCK).unwrap();
+        let memory = Memory::of(&mapping);
+        let mut blocks = Blocks::new(mapping, BLOCK, 2).unwrap();
+        let count = memory.put_block(0, &packets);
+        prop_assert!(blocks.open());
+        for packets in packets[..count].chunks(most) {
+            let mut lent = Vec::new();
+            blocks.lend(most, |frame| lent.push(frame)).unwrap();
+            prop_assert_eq!(lent.len(), packets.len());
+            for (frame, packet) in lent.iter().zip(packets) {
+                prop_assert_eq!(frame.bytes, &packet.data);
+                prop_assert_eq!(frame.wire_len, packet.data.len() as u32 + packet.cut);
+                prop_assert_eq!(frame.stamp.nanoseconds, packet.nanoseconds);
+                let vlan = packet.vlan.map(|(tpid, tci)| Vlan { tpid, tci });
+                prop_assert_eq!((frame.vlan, frame.pkttype), (vlan, packet.pkttype));
+            }
+        }
+        prop_assert!(blocks.is_spent() && blocks.taken() == count as u64);
+        let mut more = 0;
+        blocks.lend(most, |_| more += 1).unwrap();
+        prop_assert_eq!(more, 0);
+    }
+
+    #[test]
     fn frames_are_read_as_they_were_written(packets in proptest::collection::vec(packet(), 1..40)) {
         let mapping = Mapping::anonymous(2 * BLOCK).unwrap();
         let memory = Memory::of(&mapping);

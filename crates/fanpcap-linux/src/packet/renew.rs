@@ -9,52 +9,26 @@ use crate::mapping;
 use crate::netlink::diag::Geometry;
 use crate::option::{get, set};
 use crate::packet;
-use crate::packet::ring::Version;
+use crate::packet::ring::{self, Version};
 use std::ffi::{c_int, c_uint};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Closes the socket behind `fd` and puts a new socket in its place: of the same type, with the
-/// same options and with a `ring` of the same geometry, but bound to no device. Mappings of the old
+/// same options and with a ring of the same `geometry`, but bound to no device. Mappings of the old
 /// ring in this process, such as that of the system's libpcap, become private memory.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` and the like for the ring. The old socket then stays.
-pub fn replace(fd: BorrowedFd<'_>, (version, ring): (Version, &Geometry)) -> io::Result<()> {
+pub fn replace(fd: BorrowedFd<'_>, (version, geometry): (Version, &Geometry)) -> io::Result<()> {
     let kind: c_int = get(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
     // SAFETY: socket takes no pointers.
     let new = owned(unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) })?;
-    for option in [libc::PACKET_VERSION, libc::PACKET_RESERVE, PACKET_TIMESTAMP] {
+    for option in [libc::PACKET_RESERVE, PACKET_TIMESTAMP] {
         let value: c_int = get(fd, libc::SOL_PACKET, option)?;
         set(new.as_fd(), libc::SOL_PACKET, option, &value)?;
     }
-    let request = [
-        ring.block_size,
-        ring.block_count,
-        ring.frame_size,
-        ring.frame_count,
-        ring.retire,
-        0,
-        0,
-    ];
-    match version {
-        // struct tpacket_req is the beginning of struct tpacket_req3.
-        Version::V2 => {
-            let [a, b, c, d, ..] = request;
-            set(
-                new.as_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_RX_RING,
-                &[a, b, c, d],
-            )?;
-        }
-        Version::V3 => set(
-            new.as_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_RX_RING,
-            &request,
-        )?,
-    }
+    ring::make(new.as_fd(), version, geometry)?;
     // SAFETY: fcntl takes plain numbers here.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
     check(flags)?;

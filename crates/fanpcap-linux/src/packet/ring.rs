@@ -1,8 +1,10 @@
-//! Maps the memory of a packet socket's receive ring a second time, in addition to the mapping of
-//! the ring's owner.
+//! Makes a packet socket's receive ring, and maps a ring's memory, also a second time, in addition
+//! to the mapping of the ring's owner.
 
 use crate::netlink::diag::{self, Geometry, PacketSocket};
+use crate::option::set;
 use crate::packet;
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -15,6 +17,37 @@ pub enum Version {
     V2,
     /// `TPACKET_V3`: packets one after the other in blocks.
     V3,
+}
+
+/// Makes the receive ring of a socket that has none (`PACKET_RX_RING`, packet(7)).
+///
+/// # Errors
+/// `EINVAL` for a geometry that the kernel does not allow, `ENOMEM`.
+pub fn make(socket: BorrowedFd<'_>, version: Version, ring: &Geometry) -> io::Result<()> {
+    let number: c_int = match version {
+        Version::V2 => 1,
+        Version::V3 => 2,
+    };
+    set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &number)?;
+    // struct tpacket_req3.
+    let request = [
+        ring.block_size,
+        ring.block_count,
+        ring.frame_size,
+        ring.frame_count,
+        ring.retire,
+        0,
+        0,
+    ];
+    match version {
+        // struct tpacket_req is the beginning of struct tpacket_req3.
+        Version::V2 => {
+            let [a, b, c, d, ..] = request;
+            let request = [a, b, c, d];
+            set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+        }
+        Version::V3 => set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request),
+    }
 }
 
 /// Reads version and geometry of a socket's receive ring from packet diag.
@@ -65,11 +98,9 @@ impl Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::option::set;
     use crate::process::netns;
     use crate::unix::message::{receive, send};
     use crate::unix::pair;
-    use std::ffi::c_int;
     use std::os::fd::AsFd;
 
     const GEOMETRY: Geometry = Geometry {
@@ -80,24 +111,6 @@ mod tests {
         retire: 40,
     };
 
-    fn make(socket: BorrowedFd<'_>, version: Version) {
-        let layout: c_int = match version {
-            Version::V2 => 1,
-            Version::V3 => 2,
-        };
-        set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &layout).unwrap();
-        let request = libc::tpacket_req3 {
-            tp_block_size: GEOMETRY.block_size,
-            tp_block_nr: GEOMETRY.block_count,
-            tp_frame_size: GEOMETRY.frame_size,
-            tp_frame_nr: GEOMETRY.frame_count,
-            tp_retire_blk_tov: GEOMETRY.retire,
-            tp_sizeof_priv: 0,
-            tp_feature_req_word: 0,
-        };
-        set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).unwrap();
-    }
-
     #[test]
     #[ignore = "needs root: a packet socket"]
     fn a_ring_that_came_in_a_message_is_mapped_without_privilege() {
@@ -106,7 +119,7 @@ mod tests {
             let [from, to] = pair().unwrap();
             for version in [Version::V2, Version::V3] {
                 let owner = packet::open().unwrap();
-                make(owner.as_fd(), version);
+                make(owner.as_fd(), version, &GEOMETRY).unwrap();
                 let own = Mapping::of(owner.as_fd(), &GEOMETRY).unwrap();
                 send(from.as_fd(), b"x", &[owner.as_fd()]).unwrap();
                 // SAFETY: the mapping has at least one byte. The kernel does not write to the ring

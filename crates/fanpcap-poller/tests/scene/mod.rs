@@ -14,6 +14,7 @@ use fanpcap_poller::{
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::native::Evaluator;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -57,6 +58,14 @@ impl Source for Fake<'_> {
         self.at += self.lent;
         self.released += self.lent as u64;
         self.lent = 0;
+    }
+
+    fn check(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     fn transmit(&mut self, _: &[u8]) -> io::Result<bool> {

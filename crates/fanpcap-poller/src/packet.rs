@@ -1,0 +1,221 @@
+//! The source `packet`: a packet socket with a ring of blocks (TPACKET_V3). Works on each Ethernet
+//! device, and lets members without privileges capture there.
+
+use crate::burst::{Burst, Packet};
+use crate::source::{Source, SourceCounts, SourceError};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::diag::Geometry;
+use fanpcap_linux::packet::ring::{self, Mapping, Version};
+use fanpcap_linux::packet::{self, Address, ETH_P_ALL, inject, renew};
+use fanpcap_linux::wait::{self, ENETDOWN, clock};
+use fanpcap_ring::{Blocks, LentFrame, Stamp};
+use fanpcap_wire::{Frame, Tag};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How the source captures.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The number of blocks of [`BLOCK_LEN`] bytes.
+    pub blocks: u32,
+    /// Milliseconds after which the kernel hands over a block that is not full, at least 1.
+    pub retire_ms: u32,
+    /// Whether the device takes frames for other hosts, too.
+    pub is_promiscuous: bool,
+}
+
+/// Bytes of a block.
+pub const BLOCK_LEN: u32 = 256 << 10;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            blocks: 32,
+            retire_ms: 1,
+            is_promiscuous: true,
+        }
+    }
+}
+
+/// A packet socket as a source.
+#[derive(Debug)]
+pub struct PacketSource {
+    socket: OwnedFd,
+    blocks: Blocks,
+    /// Whether the source leaves out packets that the host sends: on the loopback device, each of
+    /// these packets comes a second time, as received.
+    skips_sent: bool,
+    clock: WallClock,
+    counts: SourceCounts,
+}
+
+/// Converts the kernel's stamps, which have the time of day, to `CLOCK_MONOTONIC`.
+#[derive(Debug)]
+struct WallClock {
+    /// The time of day less the monotonic clock.
+    offset_ns: u64,
+    renewed_ns: u64,
+}
+
+/// How often the source compares the clocks.
+const RENEWAL_NS: u64 = 100_000_000;
+
+impl WallClock {
+    fn new() -> Self {
+        Self {
+            offset_ns: clock::realtime_offset_ns(),
+            renewed_ns: clock::coarse_ns(),
+        }
+    }
+
+    fn renew(&mut self) {
+        let now_ns = clock::coarse_ns();
+        if now_ns.saturating_sub(self.renewed_ns) >= RENEWAL_NS {
+            self.offset_ns = clock::realtime_offset_ns();
+            self.renewed_ns = now_ns;
+        }
+    }
+
+    fn monotonic_ns(&self, stamp: Stamp) -> u64 {
+        let time = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
+        time.saturating_sub(self.offset_ns)
+    }
+}
+
+impl PacketSource {
+    /// Captures on the device with this index in the calling thread's network namespace, from now
+    /// on.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`; `ENODEV`; `ENETDOWN`; `Unsupported` for a device whose frames
+    /// have no Ethernet header; `ENOMEM`, and `EINVAL` for options that make no ring.
+    pub fn open(ifindex: u32, options: Options) -> io::Result<Self> {
+        let socket = packet::open()?;
+        let geometry = Geometry {
+            block_size: BLOCK_LEN,
+            block_count: options.blocks,
+            frame_size: FRAME_LEN,
+            frame_count: options.blocks.saturating_mul(BLOCK_LEN / FRAME_LEN),
+            retire: options.retire_ms.max(1),
+        };
+        ring::make(socket.as_fd(), Version::V3, &geometry)?;
+        let mapping = Mapping::of(socket.as_fd(), &geometry)?;
+        let blocks = Blocks::new(mapping, BLOCK_LEN as usize, options.blocks as usize);
+        let address = Address {
+            ifindex,
+            protocol: ETH_P_ALL,
+        };
+        // The kernel knows the hardware type of a bound socket only, so the ring is made before.
+        packet::bind(socket.as_fd(), address)?;
+        if !ETHERNET.contains(&packet::hardware_type(socket.as_fd())?) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, NO_ETHERNET));
+        }
+        if options.is_promiscuous {
+            renew::make_promiscuous(socket.as_fd(), ifindex)?;
+        }
+        Ok(Self {
+            socket,
+            blocks: blocks.ok_or(io::ErrorKind::InvalidInput)?,
+            skips_sent: interface::index("lo") == Some(ifindex),
+            clock: WallClock::new(),
+            counts: SourceCounts::default(),
+        })
+    }
+
+    /// Adds the kernel's counters, which each read clears.
+    fn take_counts(&mut self) {
+        if let Ok(taken) = packet::take_statistics(self.socket.as_fd()) {
+            self.counts.received += u64::from(taken.packets);
+            self.counts.dropped += u64::from(taken.drops);
+        }
+    }
+}
+
+impl Source for PacketSource {
+    fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
+        if !self.blocks.open() {
+            return Ok(());
+        }
+        self.clock.renew();
+        let (clock, skips_sent) = (&self.clock, self.skips_sent);
+        let lent = self.blocks.lend(burst.room(), |frame| {
+            let is_sent = frame.pkttype == PACKET_OUTGOING;
+            if !(is_sent && skips_sent) {
+                burst.push(of_lent(&frame, clock));
+            }
+        });
+        lent.map_err(|_| SourceError::Corrupt)
+    }
+
+    fn release(&mut self) {
+        if self.blocks.is_spent() {
+            self.blocks.release();
+        }
+    }
+
+    fn check(&mut self) -> Result<(), SourceError> {
+        let error = wait::take_error(self.socket.as_fd()).map_err(SourceError::Other)?;
+        if packet::is_unbound(self.socket.as_fd()).map_err(SourceError::Other)? {
+            return Err(SourceError::Gone);
+        }
+        match error {
+            None => Ok(()),
+            Some(error) if error.raw_os_error() == Some(ENETDOWN) => Err(SourceError::Down),
+            Some(error) => Err(SourceError::Other(error)),
+        }
+    }
+
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
+        match inject::send(self.socket.as_fd(), frame) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(ENOBUFS)) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A packet socket gets the packets of all queues.
+    fn queue(&self) -> u16 {
+        0
+    }
+
+    fn counts(&mut self) -> SourceCounts {
+        self.take_counts();
+        self.counts
+    }
+}
+
+fn of_lent<'a>(frame: &LentFrame<'a>, clock: &WallClock) -> Packet<'a> {
+    Packet {
+        frame: Frame {
+            bytes: frame.bytes,
+            tag: frame.vlan.map(|vlan| Tag {
+                tpid: vlan.tpid,
+                tci: vlan.tci,
+            }),
+        },
+        wire_len: frame.wire_len,
+        hash: 0,
+        stamp_ns: Some(clock.monotonic_ns(frame.stamp)),
+        is_sent: frame.pkttype == PACKET_OUTGOING,
+    }
+}
+
+/// TPACKET_V3 uses as many bytes as a packet needs, but a block must be a multiple of this.
+const FRAME_LEN: u32 = 2048;
+
+const NO_ETHERNET: &str = "frames of this device have no Ethernet header";
+
+/// The hardware types (linux/if_arp.h) of devices whose frames have an Ethernet header:
+/// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK`.
+const ETHERNET: [u16; 2] = [1, 772];
+
+/// linux/if_packet.h.
+const PACKET_OUTGOING: u8 = 4;
+
+/// The queue of the device is full (asm-generic/errno.h).
+const ENOBUFS: i32 = 105;
