@@ -1,4 +1,4 @@
-//! What a poller and its members share: pools in memory files.
+//! What a poller and its members share: pools in memory files, and messages.
 //!
 //! A poller takes packets from a device in user space and writes them into the pools of members
 //! that it does not trust. The poller depends on this crate, and so does the library that members
@@ -6,5 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod pool_file;
+pub mod message;
 
 pub use pool_file::{PoolFile, PoolSize};

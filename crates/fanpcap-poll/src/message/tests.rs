@@ -1,0 +1,216 @@
+//! Messages of both directions, and bytes that are none.
+
+use super::*;
+use fanpcap_linux::unix::{self, message};
+use proptest::prelude::*;
+use std::os::fd::AsFd;
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z0-9:.ä-]{1,60}"
+}
+
+fn steering() -> impl Strategy<Value = Steering> {
+    prop_oneof![
+        Just(Steering::Any),
+        name().prop_map(Steering::Mode),
+        "(main = [a-z_\n ]{0,80}){1,40}".prop_map(Steering::Program),
+    ]
+}
+
+prop_compose! {
+    fn hello()(
+        device in name(),
+        group in any::<Option<u16>>(),
+        steering in steering(),
+        name in proptest::option::of(name()),
+        (weight, class, snaplen) in (any::<u16>(), 0..64_u8, any::<u32>()),
+        memory in any::<Option<u32>>(),
+        wants_sent in any::<bool>(),
+    ) -> Hello {
+        Hello { device, group, steering, name, weight, class, snaplen, memory, wants_sent }
+    }
+}
+
+fn size() -> impl Strategy<Value = PoolSize> {
+    (1..=64_u32, 18..=20_u32, 1..=256_u32).prop_map(|(lanes, bits, blocks)| PoolSize {
+        lanes,
+        block_len: 1 << bits,
+        blocks,
+    })
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let numbers = (any::<u8>(), any::<u32>(), any::<u16>());
+    prop_oneof![
+        (size(), numbers).prop_map(|(pool, (slot, ifindex, hardware))| {
+            Answer::Welcome(Welcome {
+                pool,
+                slot,
+                ifindex,
+                hardware,
+            })
+        }),
+        (name(), ".{0,300}").prop_map(|(slug, text)| Answer::Refused(Refused { slug, text })),
+    ]
+}
+
+/// Changes bytes, and cuts off or appends some.
+fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], len: usize) -> Vec<u8> {
+    for (at, byte) in changes {
+        let at = at.index(bytes.len());
+        bytes[at] = *byte;
+    }
+    bytes.resize(len.min(bytes.len() + 3), 7);
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn a_message_comes_as_it_was_sent(hello in hello(), answer in answer()) {
+        let bytes = hello.encode().unwrap();
+        prop_assert!(bytes.len() <= LONGEST);
+        prop_assert_eq!(Hello::decode(&bytes), Ok(hello));
+        let kind = u16::from_le_bytes([bytes[6], bytes[7]]);
+        prop_assert_eq!(Answer::decode(&bytes), Err(Malformed::Kind(kind)));
+        let bytes = answer.encode().unwrap();
+        prop_assert_eq!(Answer::decode(&bytes), Ok(answer));
+        prop_assert!(matches!(Hello::decode(&bytes), Err(Malformed::Kind(_))));
+    }
+
+    #[test]
+    fn what_is_decoded_is_encoded_to_the_same_bytes(
+        hello in hello(),
+        answer in answer(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        len in 0..4000_usize,
+    ) {
+        let bytes = changed(hello.encode().unwrap(), &changes, len);
+        if let Ok(hello) = Hello::decode(&bytes) {
+            prop_assert_eq!(hello.encode(), Ok(bytes));
+        }
+        let bytes = changed(answer.encode().unwrap(), &changes, len);
+        if let Ok(answer) = Answer::decode(&bytes) {
+            prop_assert_eq!(answer.encode(), Ok(bytes));
+        }
+    }
+}
+
+fn short() -> Hello {
+    Hello {
+        device: "packet:eth0".to_owned(),
+        group: Some(5),
+        steering: Steering::Mode("flow".to_owned()),
+        name: None,
+        weight: 1,
+        class: 0,
+        snaplen: 96,
+        memory: None,
+        wants_sent: true,
+    }
+}
+
+/// A change of these bytes needs another [`VERSION`].
+#[test]
+fn the_bytes_of_a_hello_are_those_of_this_version() {
+    let expected = b"fanp\x01\0\x01\0\x0b\0packet:eth0\x01\x05\0\0\0\x01\x04\0flow\0\0\x01\0\0\
+                     \x60\0\0\0\0\x01";
+    assert_eq!(short().encode().unwrap(), expected);
+}
+
+#[test]
+fn another_version_is_named_whatever_follows() {
+    let mut bytes = short().encode().unwrap();
+    bytes[4] = 9;
+    for len in [8, 9, bytes.len()] {
+        assert_eq!(Hello::decode(&bytes[..len]), Err(Malformed::Version(9)));
+        let error = Answer::decode(&bytes[..len]).unwrap_err();
+        assert_eq!(error, Malformed::Version(9));
+        assert!(error.to_string().contains("version 9") && error.to_string().contains("version 1"));
+    }
+    assert_eq!(Hello::decode(&bytes[..7]), Err(Malformed::NoMessage));
+    bytes[0] = b'F';
+    assert_eq!(Hello::decode(&bytes), Err(Malformed::NoMessage));
+}
+
+#[test]
+fn what_no_poller_accepts_is_not_sent() {
+    let wrong = |change: &dyn Fn(&mut Hello)| {
+        let mut hello = short();
+        change(&mut hello);
+        hello.encode().unwrap_err()
+    };
+    let field = Malformed::Field;
+    assert_eq!(wrong(&|it| it.device.clear()), field("device"));
+    assert_eq!(wrong(&|it| it.device = "a\nb".to_owned()), field("device"));
+    assert_eq!(wrong(&|it| it.device = "a".repeat(256)), field("device"));
+    assert_eq!(wrong(&|it| it.name = Some(String::new())), field("name"));
+    assert_eq!(wrong(&|it| it.class = 64), field("class"));
+    let long = |len| Steering::Program("x".repeat(len));
+    assert_eq!(
+        wrong(&|it| it.steering = long(TEXT_MAX + 1)),
+        field("steering program")
+    );
+    let mut hello = short();
+    hello.steering = long(TEXT_MAX);
+    hello.device = "d".repeat(NAME_MAX);
+    hello.name = Some("n".repeat(NAME_MAX));
+    let bytes = hello.encode().unwrap();
+    assert!(bytes.len() <= LONGEST, "the longest message");
+    assert_eq!(Hello::decode(&bytes), Ok(hello));
+}
+
+#[test]
+fn the_text_of_a_refusal_is_cut_between_characters() {
+    let refused = |text: String| {
+        let slug = "poller-busy".to_owned();
+        let bytes = Answer::Refused(Refused { slug, text }).encode().unwrap();
+        match Answer::decode(&bytes) {
+            Ok(Answer::Refused(refused)) => refused.text,
+            Ok(Answer::Welcome(_)) | Err(_) => panic!("no refusal"),
+        }
+    };
+    let text = refused(format!("x{}", "ä".repeat(TEXT_MAX)));
+    assert_eq!(text.len(), TEXT_MAX - 1);
+    assert!(text.ends_with('ä'));
+    assert_eq!(refused("short".to_owned()), "short");
+}
+
+#[test]
+fn a_member_opens_what_the_poller_has_sent_and_nothing_else() {
+    let size = PoolSize {
+        lanes: 1,
+        block_len: 256 << 10,
+        blocks: 2,
+    };
+    let welcome = Welcome {
+        pool: size,
+        slot: 3,
+        ifindex: 1,
+        hardware: 1,
+    };
+    let [poller, member] = unix::pair().unwrap();
+    let (file, _lanes) = PoolFile::create(size).unwrap();
+    let [bell, _] = unix::pair().unwrap();
+    let receive = |descriptors: &[_]| {
+        let bytes = Answer::Welcome(welcome).encode().unwrap();
+        message::send(poller.as_fd(), &bytes, descriptors).unwrap();
+        let mut buffer = [0; 256];
+        let message = message::receive(member.as_fd(), &mut buffer, 4)
+            .unwrap()
+            .unwrap();
+        let Ok(Answer::Welcome(welcome)) = Answer::decode(&buffer[..message.len]) else {
+            panic!("no welcome");
+        };
+        welcome.open(message.descriptors)
+    };
+    let opened = receive(&[file.as_fd(), bell.as_fd()]).unwrap();
+    opened.pool.map().unwrap();
+    for wrong in [
+        &[file.as_fd()][..],
+        &[bell.as_fd(), file.as_fd()],
+        &[file.as_fd(), bell.as_fd(), bell.as_fd()],
+        &[],
+    ] {
+        assert!(receive(wrong).is_err());
+    }
+}
