@@ -36,6 +36,7 @@ pub mod view;
 pub mod group_counters;
 mod counter_publisher;
 pub mod weight;
+pub mod served;
 pub mod membership;
 pub mod member;
 pub mod join;

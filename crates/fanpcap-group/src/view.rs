@@ -213,7 +213,7 @@ impl GroupTable {
     }
 }
 
-fn read(table: Table<'_>) -> View {
+pub(crate) fn read(table: Table<'_>) -> View {
     let mut owned = [0; SLOTS];
     // In a part without ranks no member owns a bucket yet: the zeros there do not stand for slot 0.
     let parts = table.used_classes().into_iter().map(|it| table.part(it));

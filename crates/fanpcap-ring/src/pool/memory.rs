@@ -70,6 +70,13 @@ impl PoolWords {
         (0..self.lanes).any(|lane| self.position(lane) != self.read(lane).get() & ALIGNED)
     }
 
+    /// A number that changes when a reader takes a record. `None` if no record is unread.
+    pub fn progress(&self) -> Option<u64> {
+        let read = (0..self.lanes).map(|lane| self.read(lane).get());
+        let sum = read.fold(0_u64, |sum, read| sum.rotate_left(7).wrapping_add(read));
+        self.has_unread().then_some(sum)
+    }
+
     pub(super) fn read(&self, lane: usize) -> &AtomicU64 {
         self.own(lane + 1, reader::READ)
     }
