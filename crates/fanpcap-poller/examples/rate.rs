@@ -17,7 +17,7 @@ use fanpcap_linux::process::cpu::pin;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns, thread_cpu_ns};
 use fanpcap_poll::{PoolFile, PoolSize};
 use fanpcap_poller::{
-    Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError,
+    Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
 };
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::native::Evaluator;
@@ -65,6 +65,11 @@ impl Source for Endless {
     }
 }
 
+const ALL: Wants = Wants {
+    snaplen: 262_144,
+    sent: true,
+};
+
 const SIZE_OF_POOL: PoolSize = PoolSize {
     lanes: 1,
     block_len: 1 << 20,
@@ -89,7 +94,7 @@ fn main() -> Result<()> {
     for &slot in &slots {
         let (file, mut lanes) = PoolFile::create(SIZE_OF_POOL)?;
         let writer = lanes.pop().context("a lane")?;
-        fan_out.admit(MemberSlot { group: 0, slot }, writer, 262_144);
+        fan_out.admit(MemberSlot { group: 0, slot }, writer, ALL);
         let clocks = PoolClocks {
             now: monotonic_ns,
             offset: realtime_offset_ns,

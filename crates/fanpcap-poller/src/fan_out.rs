@@ -1,7 +1,7 @@
 //! The groups of one receive queue.
 
 use crate::burst::{Burst, Packet};
-use crate::group::{Group, GroupCounts, NewGroup};
+use crate::group::{Group, GroupCounts, NewGroup, Wants};
 use crate::source::{Source, SourceError};
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use fanpcap_steer::native::Evaluator;
@@ -53,11 +53,10 @@ impl FanOut {
         Some(group.counts())
     }
 
-    /// Directs a slot's packets into a pool from now on. `snaplen` is how many bytes of each packet
-    /// to keep. Returns false if there is no such group.
-    pub fn admit(&mut self, at: MemberSlot, writer: LaneWriter, snaplen: u32) -> bool {
+    /// Directs a slot's packets into a pool from now on. Returns false if there is no such group.
+    pub fn admit(&mut self, at: MemberSlot, writer: LaneWriter, wants: Wants) -> bool {
         let group = self.group_mut(at.group);
-        group.map(|it| it.admit(at.slot, writer, snaplen)).is_some()
+        group.map(|it| it.admit(at.slot, writer, wants)).is_some()
     }
 
     /// Removes a slot's pool. When this function returns, no more packets come into the pool.

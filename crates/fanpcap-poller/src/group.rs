@@ -21,6 +21,15 @@ pub struct NewGroup {
     pub is_balanced: bool,
 }
 
+/// What a member wants of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// Bytes of each packet to keep.
+    pub snaplen: u32,
+    /// Whether the member wants packets that the host sends.
+    pub sent: bool,
+}
+
 /// Counts of a group in one queue. Deliveries are counted by their ends: `offered` and `again` are
 /// together as many as all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +46,8 @@ pub struct GroupCounts {
     pub produced: u64,
     /// Deliveries for which a member's pool had no room.
     pub dropped: u64,
+    /// Deliveries of packets that the host sends, to members that do not want them.
+    pub unwanted: u64,
 }
 
 #[derive(Debug)]
@@ -55,7 +66,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 struct Member {
     writer: LaneWriter,
-    snaplen: u32,
+    wants: Wants,
 }
 
 impl Group {
@@ -72,10 +83,10 @@ impl Group {
         })
     }
 
-    /// Directs a slot's packets into a pool. Returns the counts of the slot's former pool.
-    pub(crate) fn admit(&mut self, slot: u8, writer: LaneWriter, snaplen: u32) {
+    /// Directs a slot's packets into a pool, in the place of the slot's former pool.
+    pub(crate) fn admit(&mut self, slot: u8, writer: LaneWriter, wants: Wants) {
         self.dismiss(slot);
-        self.members[usize::from(slot)] = Some(Member { writer, snaplen });
+        self.members[usize::from(slot)] = Some(Member { writer, wants });
     }
 
     /// Removes a slot's pool, and returns its counts. All its records are published.
@@ -182,8 +193,12 @@ impl Group {
             self.counts.no_member += 1;
             return;
         };
+        if record.is_sent && !member.wants.sent {
+            self.counts.unwanted += 1;
+            return;
+        }
         self.touched[slot / 64] |= 1 << (slot % 64);
-        member.writer.put(record, member.snaplen);
+        member.writer.put(record, member.wants.snaplen);
     }
 
     fn record<'a>(&self, packet: &Packet<'a>, now_ns: u64) -> NewRecord<'a> {
@@ -237,6 +252,17 @@ impl Slots {
 }
 
 impl GroupCounts {
+    /// Adds the counts of another queue.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.again += other.again;
+        self.nowhere += other.nowhere;
+        self.no_member += other.no_member;
+        self.produced += other.produced;
+        self.dropped += other.dropped;
+        self.unwanted += other.unwanted;
+    }
+
     fn add(&mut self, counts: PoolCounts) {
         self.produced += counts.produced;
         self.dropped += counts.dropped;

@@ -6,9 +6,11 @@
 //! their pools ([`fanpcap_ring::pool::LaneWriter`]). One thread runs both. Neither reads a clock:
 //! the caller passes the time.
 //!
-//! A thread that changes the members of a group writes the group's table
-//! ([`fanpcap_buckets::layout`]), which the queues' threads read for each packet. Each queue's
-//! thread adds and removes the members' writers between two bursts.
+//! A [`queue::Queue`] is that thread. A [`device::Device`] has the device's queues, groups and
+//! members. It changes a group by the steps of all steered groups ([`fanpcap_group::served`]): it
+//! writes the group's table ([`fanpcap_buckets::layout`]), which the queues' threads read for each
+//! packet, and has them add and remove pools between two bursts. A [`server::Server`] has the
+//! members' connections.
 #![forbid(unsafe_code)]
 
 mod burst;
@@ -17,8 +19,11 @@ mod table;
 mod group;
 mod fan_out;
 pub mod packet;
+pub mod queue;
+pub mod device;
+pub mod server;
 
 pub use burst::{BURST, Burst, Packet};
 pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};
-pub use group::{GroupCounts, NewGroup};
+pub use group::{GroupCounts, NewGroup, Wants};
 pub use source::{Source, SourceCounts, SourceError};

@@ -6,7 +6,8 @@
 mod scene;
 
 use fanpcap_buckets::layout::{BUCKETS, EVERYBODY, LOADS, SLOTS, bucket};
-use fanpcap_poller::{BURST, FanOut, GroupCounts, MemberSlot, NewGroup, Packet};
+use fanpcap_poll::PoolFile;
+use fanpcap_poller::{BURST, FanOut, GroupCounts, MemberSlot, NewGroup, Packet, Wants};
 use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_steer::native::{Decision, Evaluator, Table};
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
@@ -48,7 +49,14 @@ fn scene(program: &str, slots: &[u8]) -> (FanOut, Vec<Pool>) {
 }
 
 fn is_account_even(counts: GroupCounts) -> bool {
-    let ends = counts.nowhere + counts.no_member + counts.produced + counts.dropped;
+    let ends = [
+        counts.nowhere,
+        counts.no_member,
+        counts.produced,
+        counts.dropped,
+        counts.unwanted,
+    ];
+    let ends: u64 = ends.into_iter().sum();
     counts.offered + counts.again == ends
 }
 
@@ -296,6 +304,36 @@ fn what_a_source_says_of_a_packet_is_in_the_record() {
     let frame = pool.next_frame().unwrap().unwrap();
     assert_eq!((frame.wire_len(), frame.stamp().nanoseconds), (1500, 999));
     assert_eq!((frame.link().pkttype, frame.data()), (4, &bytes[..]));
+}
+
+#[test]
+fn who_does_not_want_sent_packets_gets_none() {
+    let table = table(false);
+    share(&table, 0, &[0, 1]);
+    let mut fan_out = FanOut::new(0);
+    assert!(fan_out.begin(3, group("main = ip", &table)));
+    let mut all = admit(&mut fan_out, of_group(0), SIZE_OF_POOL);
+    let (file, mut lanes) = PoolFile::create(SIZE_OF_POOL).unwrap();
+    let received_only = Wants {
+        snaplen: 40,
+        sent: false,
+    };
+    assert!(fan_out.admit(of_group(1), lanes.remove(0), received_only));
+    let frames = frames(100);
+    let packets = frames.iter().map(|it| Packet {
+        is_sent: it.sequence % 2 == 0,
+        ..Packet::of(&it.bytes)
+    });
+    poll_all(&mut fan_out, &mut Fake::of_packets(packets.collect()));
+    let is_ip = |it: &&Frame| it.flow.client.is_ipv4();
+    let expected: Vec<&Frame> = frames.iter().filter(is_ip).collect();
+    assert_eq!(drain(&mut all).len(), expected.len());
+    let received = expected.iter().filter(|it| it.sequence % 2 == 1);
+    let cut: Vec<&[u8]> = received.map(|it| &it.bytes[..40]).collect();
+    assert_eq!(drain(&mut scene::reader(&file)), cut);
+    let counts = fan_out.counts(3).unwrap();
+    assert_eq!(counts.unwanted, (expected.len() - cut.len()) as u64);
+    assert!(is_account_even(counts));
 }
 
 #[test]

@@ -1,14 +1,19 @@
 //! Real packets go from a generator through the source `packet` and a group into members' pools.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "scene/clients.rs"]
+mod clients;
 mod scene;
 
 use anyhow::{Context, Result, ensure};
+use clients::{Client, Poller, hello};
 use fanpcap_gen::{Choice, Description, Lengths, Pace, Plan, Sender, Until};
 use fanpcap_linux::interface;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns};
 use fanpcap_poll::PoolSize;
+use fanpcap_poll::message::Hello;
 use fanpcap_poller::packet::{Options, PacketSource};
+use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::{Burst, FanOut, MemberSlot, Source, SourceError};
 use fanpcap_ring::Pool;
 use fanpcap_testkit::await_for::await_so;
@@ -139,6 +144,68 @@ fn each_packet_comes_once_and_no_flow_is_split() {
         let mut missing = expected.filter(|frame| !all.contains(&frame[..]));
         assert_eq!(missing.next(), None);
         assert_eq!(all.len() as u64, FRAMES);
+        Ok(())
+    };
+    within_new(work).unwrap();
+}
+
+/// The same with the whole poller, whose queue sleeps while no packets come. A member dies while
+/// packets come, and another member reads its pool to the end.
+#[test]
+#[ignore = "needs root: a network namespace, packet sockets"]
+fn a_poller_on_a_real_device_loses_no_packet_when_a_member_dies() {
+    const FRAMES: u64 = 30_000;
+    let work = || {
+        Veth::new("va", "vb", 1)?;
+        let ifindex = interface::index("vb").context("no device vb")?;
+        let description = Description {
+            flows: 200,
+            stamp: true,
+            ..Description::default()
+        };
+        let frames = description.pool()?;
+        let mut sender = Sender::open("va", frames.clone(), Choice::Auto)?;
+        let options = Options {
+            blocks: 128,
+            ..Options::default()
+        };
+        let source = Box::new(PacketSource::open(ifindex, options)?);
+        let poller = Poller::of_queues(vec![Queue::start(source, Idle::Sleep, || {})?]);
+        let memory = Some(32 << 20);
+        let hello = Hello { memory, ..hello() };
+        let mut members: Vec<Client> = (0..3).map(|_| poller.member(&hello)).collect();
+        let plan = Plan {
+            until: Until::Frames(FRAMES),
+            pace: Pace::Even("60kpps".parse()?),
+        };
+        let sent = thread::scope(|scope| {
+            let sending = scope.spawn(|| sender.send(&plan, &AtomicBool::new(false)));
+            await_so("packets", || {
+                members[1].read();
+                members[1].got.len() > 1000
+            });
+            let dead = members.remove(0);
+            assert!(dead.got.is_empty(), "it has read nothing");
+            drop(dead);
+            sending.join().unwrap()
+        })?;
+        assert_eq!(sent.frames, FRAMES);
+        let count = |members: &[Client]| members.iter().map(|it| it.got.len()).sum::<usize>();
+        await_so("all packets", || {
+            members.iter_mut().for_each(Client::read);
+            count(&members) as u64 >= FRAMES
+        });
+        let all: HashSet<&[u8]> = members
+            .iter()
+            .flat_map(|it| &it.got)
+            .map(|it| &it[..])
+            .collect();
+        assert_eq!((all.len() as u64, count(&members) as u64), (FRAMES, FRAMES));
+        let counts = poller.counts(Some(5)).unwrap();
+        assert_eq!(
+            (counts.offered, counts.produced, counts.no_member),
+            (FRAMES, FRAMES, 0)
+        );
         Ok(())
     };
     within_new(work).unwrap();

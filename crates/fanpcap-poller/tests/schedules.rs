@@ -11,7 +11,7 @@ use fanpcap_poller::{FanOut, MemberSlot};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
 use proptest::prelude::*;
-use scene::{Fake, SIZE_OF_POOL, group, poll_all, reader, table};
+use scene::{ALL, Fake, SIZE_OF_POOL, group, poll_all, reader, table};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const FLOW: &str = "main = par3 (inner steer_flow) steer_link (steer_to 0)";
@@ -47,7 +47,7 @@ impl Members for Side {
     fn admit(&mut self, member: u64, slot: u8) {
         let (file, mut lanes) = PoolFile::create(SIZE_OF_POOL).unwrap();
         let at = MemberSlot { group: 0, slot };
-        assert!(self.fan_out.admit(at, lanes.remove(0), 262_144));
+        assert!(self.fan_out.admit(at, lanes.remove(0), ALL));
         let is_open = true;
         self.connections
             .insert(member, Connection { file, is_open });

@@ -19,6 +19,10 @@ impl Writer {
         self.0.extend(number.to_le_bytes());
     }
 
+    pub(super) fn u64(&mut self, number: u64) {
+        self.0.extend(number.to_le_bytes());
+    }
+
     /// A flag, and the number if there is one.
     pub(super) fn option(&mut self, number: Option<u32>) {
         self.u8(number.is_some().into());
@@ -93,6 +97,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u32(&mut self, field: &'static str) -> Result<u32, Malformed> {
         self.take(field).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self, field: &'static str) -> Result<u64, Malformed> {
+        self.take(field).map(u64::from_le_bytes)
     }
 
     pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, Malformed> {

@@ -1,6 +1,7 @@
 //! Messages of both directions, and bytes that are none.
 
 use super::*;
+use crate::pool_file::{PoolFile, PoolSize};
 use fanpcap_linux::unix::{self, message};
 use proptest::prelude::*;
 use std::os::fd::AsFd;
@@ -31,6 +32,15 @@ prop_compose! {
     }
 }
 
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        hello().prop_map(Request::Hello),
+        Just(Request::Reads),
+        any::<u64>().prop_map(Request::ReadOut),
+        Just(Request::Departs),
+    ]
+}
+
 fn size() -> impl Strategy<Value = PoolSize> {
     (1..=64_u32, 18..=20_u32, 1..=256_u32).prop_map(|(lanes, bits, blocks)| PoolSize {
         lanes,
@@ -50,6 +60,13 @@ fn answer() -> impl Strategy<Value = Answer> {
                 hardware,
             })
         }),
+        (size(), any::<u64>(), any::<bool>()).prop_map(|(pool, member, with_copies)| {
+            Answer::Takeover(Takeover {
+                pool,
+                member,
+                with_copies,
+            })
+        }),
         (name(), ".{0,300}").prop_map(|(slug, text)| Answer::Refused(Refused { slug, text })),
     ]
 }
@@ -66,27 +83,27 @@ fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], len: usize
 
 proptest! {
     #[test]
-    fn a_message_comes_as_it_was_sent(hello in hello(), answer in answer()) {
-        let bytes = hello.encode().unwrap();
+    fn a_message_comes_as_it_was_sent(request in request(), answer in answer()) {
+        let bytes = request.encode().unwrap();
         prop_assert!(bytes.len() <= LONGEST);
-        prop_assert_eq!(Hello::decode(&bytes), Ok(hello));
+        prop_assert_eq!(Request::decode(&bytes), Ok(request));
         let kind = u16::from_le_bytes([bytes[6], bytes[7]]);
         prop_assert_eq!(Answer::decode(&bytes), Err(Malformed::Kind(kind)));
         let bytes = answer.encode().unwrap();
         prop_assert_eq!(Answer::decode(&bytes), Ok(answer));
-        prop_assert!(matches!(Hello::decode(&bytes), Err(Malformed::Kind(_))));
+        prop_assert!(matches!(Request::decode(&bytes), Err(Malformed::Kind(_))));
     }
 
     #[test]
     fn what_is_decoded_is_encoded_to_the_same_bytes(
-        hello in hello(),
+        request in request(),
         answer in answer(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         len in 0..4000_usize,
     ) {
-        let bytes = changed(hello.encode().unwrap(), &changes, len);
-        if let Ok(hello) = Hello::decode(&bytes) {
-            prop_assert_eq!(hello.encode(), Ok(bytes));
+        let bytes = changed(request.encode().unwrap(), &changes, len);
+        if let Ok(request) = Request::decode(&bytes) {
+            prop_assert_eq!(request.encode(), Ok(bytes));
         }
         let bytes = changed(answer.encode().unwrap(), &changes, len);
         if let Ok(answer) = Answer::decode(&bytes) {
@@ -122,14 +139,14 @@ fn another_version_is_named_whatever_follows() {
     let mut bytes = short().encode().unwrap();
     bytes[4] = 9;
     for len in [8, 9, bytes.len()] {
-        assert_eq!(Hello::decode(&bytes[..len]), Err(Malformed::Version(9)));
+        assert_eq!(Request::decode(&bytes[..len]), Err(Malformed::Version(9)));
         let error = Answer::decode(&bytes[..len]).unwrap_err();
         assert_eq!(error, Malformed::Version(9));
         assert!(error.to_string().contains("version 9") && error.to_string().contains("version 1"));
     }
-    assert_eq!(Hello::decode(&bytes[..7]), Err(Malformed::NoMessage));
+    assert_eq!(Request::decode(&bytes[..7]), Err(Malformed::NoMessage));
     bytes[0] = b'F';
-    assert_eq!(Hello::decode(&bytes), Err(Malformed::NoMessage));
+    assert_eq!(Request::decode(&bytes), Err(Malformed::NoMessage));
 }
 
 #[test]
@@ -156,7 +173,7 @@ fn what_no_poller_accepts_is_not_sent() {
     hello.name = Some("n".repeat(NAME_MAX));
     let bytes = hello.encode().unwrap();
     assert!(bytes.len() <= LONGEST, "the longest message");
-    assert_eq!(Hello::decode(&bytes), Ok(hello));
+    assert_eq!(Request::decode(&bytes), Ok(Request::Hello(hello)));
 }
 
 #[test]
@@ -166,7 +183,7 @@ fn the_text_of_a_refusal_is_cut_between_characters() {
         let bytes = Answer::Refused(Refused { slug, text }).encode().unwrap();
         match Answer::decode(&bytes) {
             Ok(Answer::Refused(refused)) => refused.text,
-            Ok(Answer::Welcome(_)) | Err(_) => panic!("no refusal"),
+            Ok(Answer::Welcome(_) | Answer::Takeover(_)) | Err(_) => panic!("no refusal"),
         }
     };
     let text = refused(format!("x{}", "ä".repeat(TEXT_MAX)));

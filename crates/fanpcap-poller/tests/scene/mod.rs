@@ -9,7 +9,7 @@ use fanpcap_linux::file::sealed;
 use fanpcap_linux::memory::Memory;
 use fanpcap_poll::{PoolFile, PoolSize};
 use fanpcap_poller::{
-    Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError,
+    Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
 };
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::native::Evaluator;
@@ -117,6 +117,11 @@ pub fn group(source: &str, table: &Arc<Memory>) -> NewGroup {
     }
 }
 
+pub const ALL: Wants = Wants {
+    snaplen: 262_144,
+    sent: true,
+};
+
 pub const SIZE_OF_POOL: PoolSize = PoolSize {
     lanes: 1,
     block_len: 256 << 10,
@@ -126,7 +131,7 @@ pub const SIZE_OF_POOL: PoolSize = PoolSize {
 /// Admits a member to a slot, and returns its reader.
 pub fn admit(fan_out: &mut FanOut, at: MemberSlot, size: PoolSize) -> Pool {
     let (file, mut lanes) = PoolFile::create(size).unwrap();
-    assert!(fan_out.admit(at, lanes.remove(0), 262_144));
+    assert!(fan_out.admit(at, lanes.remove(0), ALL));
     reader(&file)
 }
 

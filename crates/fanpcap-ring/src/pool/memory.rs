@@ -70,6 +70,12 @@ impl PoolWords {
         (0..self.lanes).any(|lane| self.position(lane) != self.read(lane).get() & ALIGNED)
     }
 
+    /// Unread bytes of all lanes, as far as their words make sense.
+    pub fn unread(&self) -> u64 {
+        let unread = |lane| self.position(lane).saturating_sub(self.read(lane).get());
+        (0..self.lanes).fold(0, |sum, lane| unread(lane).saturating_add(sum))
+    }
+
     /// A number that changes when a reader takes a record. `None` if no record is unread.
     pub fn progress(&self) -> Option<u64> {
         let read = (0..self.lanes).map(|lane| self.read(lane).get());

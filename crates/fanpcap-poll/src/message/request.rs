@@ -1,0 +1,155 @@
+//! The messages of members.
+
+use super::fields::Reader;
+use super::{Malformed, TEXT_MAX, head, open};
+
+/// How a group shares packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// The group's present mode; for the first member, the default mode.
+    Any,
+    /// The mode with this name, and its options.
+    Mode(String),
+    /// The steering program with this text.
+    Program(String),
+}
+
+/// What a newcomer asks of a poller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The device, as the application has named it.
+    pub device: String,
+    /// The group's number; `None` for a group of the handle's own.
+    pub group: Option<u16>,
+    /// How the group shares packets.
+    pub steering: Steering,
+    /// The member's name, if it has one.
+    pub name: Option<String>,
+    /// The member's weight.
+    pub weight: u16,
+    /// The member's class, 0 to 63.
+    pub class: u8,
+    /// Bytes of each packet to keep.
+    pub snaplen: u32,
+    /// Bytes of the pool; `None` for the usual size.
+    pub memory: Option<u32>,
+    /// Whether the member wants packets that the host sends.
+    pub wants_sent: bool,
+}
+
+/// The most classes of a group's members.
+const CLASSES: u8 = 64;
+
+const HELLO: u16 = 1;
+const READS: u16 = 16;
+const READ_OUT: u16 = 17;
+const DEPARTS: u16 = 18;
+
+/// A message of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The first message of each connection.
+    Hello(Hello),
+    /// The member's application looks for packets for the first time.
+    Reads,
+    /// The member has read the pool of this member to its end, or can't read it.
+    ReadOut(u64),
+    /// The member's application closes its handle.
+    Departs,
+}
+
+impl Request {
+    /// The message, for a member to send.
+    ///
+    /// # Errors
+    /// As [`Hello::encode`].
+    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
+        match self {
+            Self::Hello(hello) => hello.encode(),
+            Self::Reads => Ok(head(READS).done()),
+            Self::ReadOut(member) => {
+                let mut out = head(READ_OUT);
+                out.u64(*member);
+                Ok(out.done())
+            }
+            Self::Departs => Ok(head(DEPARTS).done()),
+        }
+    }
+
+    /// Reads the message that a member has sent.
+    ///
+    /// # Errors
+    /// Why the bytes are no such message.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (kind, mut from) = open(bytes)?;
+        let request = match kind {
+            HELLO => return Hello::read(from).map(Self::Hello),
+            READS => Self::Reads,
+            READ_OUT => Self::ReadOut(from.u64("member")?),
+            DEPARTS => Self::Departs,
+            _ => return Err(Malformed::Kind(kind)),
+        };
+        from.end()?;
+        Ok(request)
+    }
+}
+
+impl Hello {
+    /// The message, for a member to send.
+    ///
+    /// # Errors
+    /// The field that is too long, or that no poller accepts.
+    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
+        let mut out = head(HELLO);
+        out.name("device", &self.device)?;
+        out.option(self.group.map(u32::from));
+        let (kind, text) = match &self.steering {
+            Steering::Any => (0, ""),
+            Steering::Mode(mode) => (1, &mode[..]),
+            Steering::Program(text) => (2, &text[..]),
+        };
+        out.u8(kind);
+        match self.steering {
+            Steering::Any => {}
+            Steering::Mode(_) => out.name("mode", text)?,
+            Steering::Program(_) => out.text("steering program", text, TEXT_MAX)?,
+        }
+        out.name_or_none("name", self.name.as_deref())?;
+        out.u16(self.weight);
+        if self.class >= CLASSES {
+            return Err(Malformed::Field("class"));
+        }
+        out.u8(self.class);
+        out.u32(self.snaplen);
+        out.option(self.memory);
+        out.u8(self.wants_sent.into());
+        Ok(out.done())
+    }
+
+    fn read(mut from: Reader<'_>) -> Result<Self, Malformed> {
+        let hello = Self {
+            device: from.name("device")?,
+            group: match from.option("group")? {
+                Some(group) => Some(u16::try_from(group).map_err(|_| Malformed::Field("group"))?),
+                None => None,
+            },
+            steering: match from.u8("steering")? {
+                0 => Steering::Any,
+                1 => Steering::Mode(from.name("mode")?),
+                2 => Steering::Program(from.text("steering program", TEXT_MAX)?),
+                _ => return Err(Malformed::Field("steering")),
+            },
+            name: from.name_or_none("name")?,
+            weight: from.u16("weight")?,
+            class: from.u8("class")?,
+            snaplen: from.u32("snapshot length")?,
+            memory: from.option("memory")?,
+            wants_sent: from.flag("direction")?,
+        };
+        from.end()?;
+        match hello.class < CLASSES {
+            true => Ok(hello),
+            false => Err(Malformed::Field("class")),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The thread of a receive queue: takes packets from its source, writes them into pools, and wakes
+//! members. Another thread changes the queue's groups and members between two bursts.
+
+use crate::fan_out::{FanOut, MemberSlot};
+use crate::group::Wants;
+use crate::source::{Source, SourceCounts, SourceError};
+use fanpcap_linux::unix::message;
+use fanpcap_linux::wait::{self, POLLIN, Wake, clock};
+use fanpcap_ring::pool::{LaneWriter, PoolCounts};
+use std::collections::BTreeMap;
+use std::hint;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What the thread does while no packets come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// It asks the source again and again: the least delay, and a whole CPU.
+    Spin,
+    /// It sleeps until the source's descriptor is readable.
+    Sleep,
+}
+
+/// How many bursts without packets come before the thread sleeps.
+const BEFORE_SLEEP: u32 = 64;
+
+/// The longest sleep, and the time between two checks of an idle source.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// What the thread has. Other threads change it by [`Queue::change`].
+pub struct Polled {
+    /// The groups and the members' pools.
+    pub fan_out: FanOut,
+    source: Box<dyn Source + Send>,
+    bells: BTreeMap<MemberSlot, OwnedFd>,
+    state: Result<(), SourceError>,
+}
+
+impl Polled {
+    /// Directs a slot's packets into a pool, and wakes its member by this end of a socket pair.
+    /// Returns false if there is no such group.
+    pub fn admit(
+        &mut self,
+        at: MemberSlot,
+        writer: LaneWriter,
+        wants: Wants,
+        bell: OwnedFd,
+    ) -> bool {
+        let is_admitted = self.fan_out.admit(at, writer, wants);
+        if is_admitted {
+            self.bells.insert(at, bell);
+        }
+        is_admitted
+    }
+
+    /// Removes a slot's pool and bell. Wakes the member first, so that it reads the last packets.
+    pub fn dismiss(&mut self, at: MemberSlot) -> Option<PoolCounts> {
+        let counts = self.fan_out.dismiss(at);
+        if let Some(bell) = self.bells.remove(&at) {
+            ring(&bell);
+        }
+        counts
+    }
+
+    /// The source's counts, and why no packets come, if the source has said so.
+    pub fn state(&mut self) -> (SourceCounts, Result<(), &SourceError>) {
+        (self.source.counts(), self.state.as_ref().map(|&()| ()))
+    }
+
+    /// Sends a frame. See [`Source::transmit`].
+    ///
+    /// # Errors
+    /// As [`Source::transmit`].
+    pub fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
+        self.source.transmit(frame)
+    }
+
+    fn poll(&mut self, now_ns: u64) -> usize {
+        let Self {
+            fan_out,
+            source,
+            bells,
+            ..
+        } = self;
+        let mut wake = |at| {
+            if let Some(bell) = bells.get(&at) {
+                ring(bell);
+            }
+        };
+        match fan_out.poll(&mut **source, now_ns, &mut wake) {
+            Ok(count) => {
+                if count > 0 {
+                    self.state = Ok(());
+                }
+                count
+            }
+            Err(error) => {
+                self.state = Err(error);
+                0
+            }
+        }
+    }
+}
+
+/// Wakes a member. The socket does not block, whatever the member does with its own end. If the
+/// member has not taken the former wake-ups, it is awake, or hangs.
+fn ring(bell: &OwnedFd) {
+    let _ = message::send(bell.as_fd(), b"!", &[]);
+}
+
+type Change = Box<dyn FnOnce(&mut Polled) + Send>;
+
+/// The thread of a receive queue, which ends when this value is dropped.
+#[derive(Debug)]
+pub struct Queue {
+    changes: Option<Sender<Change>>,
+    wake: Arc<Wake>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Queue {
+    /// Starts the thread of a source. `prepare` runs in the thread first, such as to pin it to a
+    /// CPU.
+    ///
+    /// # Errors
+    /// The errors of eventfd(2) and of pthread_create(3).
+    pub fn start(
+        source: Box<dyn Source + Send>,
+        idle: Idle,
+        prepare: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (changes, receiver) = mpsc::channel();
+        let wake = Arc::new(Wake::new()?);
+        let number = source.queue();
+        let polled = Polled {
+            fan_out: FanOut::new(number),
+            source,
+            bells: BTreeMap::new(),
+            state: Ok(()),
+        };
+        let called = Arc::clone(&wake);
+        let thread = thread::Builder::new().name(format!("queue {number}"));
+        let thread = thread.spawn(move || {
+            prepare();
+            run(polled, &receiver, &called, idle);
+        })?;
+        Ok(Self {
+            changes: Some(changes),
+            wake,
+            thread: Some(thread),
+        })
+    }
+
+    /// Runs a change in the queue's thread, between two bursts, and waits for its result. So all
+    /// packets that the thread had before are in the pools. `None` if the thread has ended.
+    pub fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Polled) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, result) = mpsc::sync_channel(1);
+        let change = Box::new(move |polled: &mut Polled| {
+            // If nobody waits for the result, the change is made anyway.
+            let _ = answer.send(change(polled));
+        });
+        self.changes.as_ref()?.send(change).ok()?;
+        self.wake.signal();
+        result.recv().ok()
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.changes = None;
+        self.wake.signal();
+        // A panic of the thread has been reported already.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) {
+    let (mut empty, mut checked_ns) = (0, 0);
+    loop {
+        match changes.try_recv() {
+            Ok(change) => {
+                change(&mut polled);
+                continue;
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return,
+        }
+        let now_ns = clock::monotonic_ns();
+        if polled.poll(now_ns) > 0 {
+            empty = 0;
+            continue;
+        }
+        if u128::from(now_ns.saturating_sub(checked_ns)) >= CHECK.as_nanos() {
+            checked_ns = now_ns;
+            if let Err(error) = polled.source.check() {
+                polled.state = Err(error);
+            }
+        }
+        empty += 1;
+        match polled.source.waits_on().filter(|_| idle == Idle::Sleep) {
+            Some(source) if empty >= BEFORE_SLEEP => {
+                empty = BEFORE_SLEEP;
+                // After a signal handler, the loop comes back here.
+                let woken = wait::wait(Some(source), Some(wake), Some(CHECK));
+                wake.clear();
+                if woken.is_ok_and(|woken| woken.socket & !POLLIN != 0) {
+                    checked_ns = 0;
+                }
+            }
+            _ => hint::spin_loop(),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Members of a poller that runs in threads of the test, as other processes would be.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(unreachable_pub, reason = "a module of tests")]
+
+use crate::scene::{drain, reader};
+use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::unix::{message, named};
+use fanpcap_linux::wait::Wake;
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
+use fanpcap_poller::device::Device;
+use fanpcap_poller::queue::{Idle, Queue};
+use fanpcap_poller::server::Server;
+use fanpcap_poller::{Burst, GroupCounts, Packet, Source, SourceCounts, SourceError};
+use fanpcap_ring::{Layout as _, Pool, Remains};
+use fanpcap_testkit::Scratch;
+use fanpcap_testkit::await_for::{LIMIT, await_so};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Frames that the test gives to a source.
+#[derive(Clone, Default)]
+pub struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
+
+impl Wire {
+    pub fn send<'f>(&self, frames: impl IntoIterator<Item = &'f [u8]>) {
+        let mut all = self.0.lock().unwrap();
+        all.extend(frames.into_iter().map(<[u8]>::to_vec));
+    }
+}
+
+/// A source of a wire's frames.
+pub struct Fed {
+    wire: Wire,
+    lent: Vec<Vec<u8>>,
+    queue: u16,
+}
+
+impl Source for Fed {
+    fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
+        let mut frames = self.wire.0.lock().unwrap();
+        let count = frames.len().min(burst.room());
+        self.lent.extend(frames.drain(..count));
+        self.lent
+            .iter()
+            .for_each(|it| _ = burst.push(Packet::of(it)));
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        self.lent.clear();
+    }
+
+    fn check(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn transmit(&mut self, _: &[u8]) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    fn counts(&mut self) -> SourceCounts {
+        SourceCounts::default()
+    }
+}
+
+/// A poller whose device has a queue for each wire.
+pub struct Poller {
+    pub server: Arc<Mutex<Server>>,
+    scratch: Scratch,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const NAME: &str = "poller";
+
+impl Poller {
+    pub fn of_wires(wires: &[Wire]) -> Self {
+        let queue = |(queue, wire): (u16, &Wire)| {
+            let (wire, lent) = (wire.clone(), Vec::new());
+            // The queues spin, so that they leave the CPU to others.
+            let source = Fed { wire, lent, queue };
+            Queue::start(Box::new(Yielding(source)), Idle::Spin, || {}).unwrap()
+        };
+        Self::of_queues((0..).zip(wires).map(queue).collect())
+    }
+
+    pub fn of_queues(queues: Vec<Queue>) -> Self {
+        let scratch = Scratch::new().unwrap();
+        let directory = Directory::open(&scratch.file("")).unwrap();
+        let listener = named::socket().unwrap();
+        named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
+        let server = Server::new(listener, Device::new(queues, 7, 1));
+        let (server, is_over) = (Arc::new(Mutex::new(server)), Arc::default());
+        let (served, over): (_, Arc<AtomicBool>) = (Arc::clone(&server), Arc::clone(&is_over));
+        let thread = thread::spawn(move || {
+            let wake = Wake::new().unwrap();
+            while !over.load(Ordering::Relaxed) {
+                let turn = Duration::from_millis(2);
+                served.lock().unwrap().turn(Some(&wake), turn).unwrap();
+                thread::yield_now();
+            }
+        });
+        Self {
+            server,
+            scratch,
+            is_over,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn connect(&self) -> OwnedFd {
+        let directory = Directory::open(&self.scratch.file("")).unwrap();
+        named::connect(&directory, OsStr::new(NAME), LIMIT).unwrap()
+    }
+
+    pub fn counts(&self, group: Option<u16>) -> Option<GroupCounts> {
+        let server = self.server.lock().unwrap();
+        server.device().look(group).map(|(_, counts)| counts)
+    }
+
+    /// The numbers of groups and of members.
+    pub fn sizes(&self) -> [usize; 2] {
+        self.server.lock().unwrap().device().sizes()
+    }
+
+    /// Enters, and says that the application reads.
+    pub fn member(&self, hello: &Hello) -> Client {
+        let mut client = self.newcomer(hello).unwrap();
+        client.send(&Request::Reads);
+        client.reads = true;
+        client
+    }
+
+    /// Enters. Returns the text of the poller's refusal if there is one.
+    pub fn newcomer(&self, hello: &Hello) -> Result<Client, String> {
+        let socket = self.connect();
+        let bytes = Request::Hello(hello.clone()).encode().unwrap();
+        message::send(socket.as_fd(), &bytes, &[]).unwrap();
+        let (answer, descriptors) = await_answer(socket.as_fd()).expect("an answer");
+        match answer {
+            Answer::Welcome(welcome) => {
+                let opened = welcome.open(descriptors).unwrap();
+                Ok(Client {
+                    pool: reader(&opened.pool),
+                    bell: opened.bell,
+                    slot: welcome.slot,
+                    socket,
+                    got: Vec::new(),
+                    inherited: Vec::new(),
+                    reads: false,
+                })
+            }
+            Answer::Refused(refused) => Err(format!("{}: {}", refused.slug, refused.text)),
+            Answer::Takeover(_) => panic!("a takeover in place of a welcome"),
+        }
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join).unwrap().unwrap();
+    }
+}
+
+/// A source that gives the CPU to other threads when it has no packets.
+struct Yielding(Fed);
+
+impl Source for Yielding {
+    fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
+        self.0.burst(burst)?;
+        if burst.packets().is_empty() {
+            thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        self.0.release();
+    }
+
+    fn check(&mut self) -> Result<(), SourceError> {
+        self.0.check()
+    }
+
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
+        self.0.transmit(frame)
+    }
+
+    fn queue(&self) -> u16 {
+        self.0.queue
+    }
+
+    fn counts(&mut self) -> SourceCounts {
+        self.0.counts()
+    }
+}
+
+/// The next message of the poller; `None` if it closes the connection.
+pub fn await_answer(socket: BorrowedFd<'_>) -> Option<(Answer, Vec<OwnedFd>)> {
+    let mut buffer = vec![0; LONGEST];
+    let mut found = None;
+    await_so("an answer", || {
+        match message::receive(socket, &mut buffer, 4) {
+            Ok(message) => found = Some(message),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => found = Some(None),
+        }
+        found.is_some()
+    });
+    let message = found.unwrap()?;
+    let answer = Answer::decode(&buffer[..message.len]).unwrap();
+    Some((answer, message.descriptors))
+}
+
+/// A hello for group 5.
+pub fn hello() -> Hello {
+    Hello {
+        device: "packet:eth0".to_owned(),
+        group: Some(5),
+        steering: Steering::Any,
+        name: None,
+        weight: 1,
+        class: 0,
+        snaplen: 262_144,
+        memory: Some(4 << 20),
+        wants_sent: true,
+    }
+}
+
+/// A member. Its process dies when the value is dropped.
+pub struct Client {
+    pub socket: OwnedFd,
+    pub pool: Pool,
+    pub bell: OwnedFd,
+    pub slot: u8,
+    pub got: Vec<Vec<u8>>,
+    inherited: Vec<(u64, Remains)>,
+    reads: bool,
+}
+
+impl Client {
+    pub fn send(&self, request: &Request) {
+        message::send(self.socket.as_fd(), &request.encode().unwrap(), &[]).unwrap();
+    }
+
+    /// Whether the poller has woken the member since the last call.
+    pub fn is_woken(&self) -> bool {
+        let mut is_woken = false;
+        while message::receive(self.bell.as_fd(), &mut [0; 8], 0).is_ok_and(|it| it.is_some()) {
+            is_woken = true;
+        }
+        is_woken
+    }
+
+    /// Reads all that is there: the pools of members that are gone, and the own pool.
+    pub fn read(&mut self) {
+        let mut buffer = [0; 256];
+        while let Ok(Some(message)) = message::receive(self.socket.as_fd(), &mut buffer, 4) {
+            let Ok(Answer::Takeover(takeover)) = Answer::decode(&buffer[..message.len]) else {
+                panic!("no takeover");
+            };
+            let pool = takeover.open(message.descriptors).unwrap();
+            let remains = Remains::of_pool(reader(&pool), 0);
+            self.inherited.push((takeover.member, remains));
+        }
+        for (member, mut remains) in std::mem::take(&mut self.inherited) {
+            while remains.head().is_some() {
+                self.got
+                    .push(remains.next_frame().unwrap().unwrap().data().to_vec());
+            }
+            self.send(&Request::ReadOut(member));
+        }
+        self.got.extend(drain(&mut self.pool));
+    }
+}

@@ -1,0 +1,335 @@
+//! Members connect to a poller, which serves frames of the test. They get each packet once, whoever
+//! comes, goes or does what no member does.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "scene/clients.rs"]
+mod clients;
+mod scene;
+
+use clients::{Client, Poller, Wire, await_answer, hello};
+use fanpcap_linux::unix::message;
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
+use fanpcap_testkit::await_for::await_so;
+use fanpcap_testkit::traffic::{self, Frame, sequence_of};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::process::{self, Command};
+use std::slice;
+
+fn frames(from: u64, count: u64) -> Vec<Frame> {
+    traffic::frames(from, &traffic::flows(5, 40), from..from + count).unwrap()
+}
+
+fn send(wire: &Wire, frames: &[Frame]) {
+    wire.send(frames.iter().map(|it| &it.bytes[..]));
+}
+
+/// Reads until the members together have got so many packets of the test, and checks that no packet
+/// came twice and no flow is split.
+fn await_all(clients: &mut [Client], frames: &[Frame]) {
+    await_so("all packets", || {
+        clients.iter_mut().for_each(Client::read);
+        clients.iter().map(|it| it.got.len()).sum::<usize>() >= frames.len()
+    });
+    let mut owners = HashMap::new();
+    for (member, client) in clients.iter().enumerate() {
+        let numbers = client.got.iter().map(|it| sequence_of(it).unwrap());
+        owners.extend(numbers.map(|number| (number, member)));
+    }
+    assert_eq!(owners.len(), frames.len(), "each once");
+    let mut flows = BTreeMap::new();
+    for frame in frames {
+        let owner = owners[&frame.sequence];
+        assert_eq!(
+            *flows.entry(frame.flow.key()).or_insert(owner),
+            owner,
+            "a flow is split"
+        );
+    }
+}
+
+#[test]
+fn members_share_a_group_and_each_group_gets_all_packets() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let mut members: Vec<Client> = (0..4).map(|_| poller.member(&hello())).collect();
+    let slots: Vec<u8> = members.iter().map(|it| it.slot).collect();
+    assert_eq!(slots, [0, 1, 2, 3]);
+    let own = Hello {
+        group: None,
+        ..hello()
+    };
+    let mut alone = [poller.member(&own), poller.member(&own)];
+    assert_eq!(poller.sizes(), [3, 6]);
+    await_shares(&poller, 4);
+    let frames = frames(0, 4000);
+    send(&wire, &frames);
+    await_all(&mut members, &frames);
+    assert!(
+        members.iter().all(|it| it.got.len() > 300),
+        "each has a share"
+    );
+    assert!(members.iter().all(Client::is_woken));
+    for client in &mut alone {
+        await_all(slice::from_mut(client), &frames);
+    }
+    let counts = poller.counts(Some(5)).unwrap();
+    assert_eq!(
+        (counts.offered, counts.produced, counts.dropped),
+        (4000, 4000, 0)
+    );
+    drop((members, alone));
+    await_so("the groups' end", || poller.sizes() == [0, 0]);
+    assert!(poller.counts(Some(5)).is_none());
+}
+
+/// Waits until this number of members have their shares.
+fn await_shares(poller: &Poller, count: usize) {
+    await_so("shares", || {
+        let server = poller.server.lock().unwrap();
+        let view = server.device().look(Some(5)).map(|(view, _)| view);
+        let places = view.map_or_else(Vec::new, |it| it.places);
+        places.iter().filter(|it| it.buckets > 0).count() == count
+    });
+}
+
+#[test]
+fn what_a_dead_member_has_not_read_is_read_by_another() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let mut members: Vec<Client> = (0..3).map(|_| poller.member(&hello())).collect();
+    await_shares(&poller, 3);
+    let mut all = frames(0, 3000);
+    send(&wire, &all);
+    await_so("the packets", || {
+        poller.counts(Some(5)).unwrap().produced == 3000
+    });
+    // It has read nothing.
+    drop(members.remove(1));
+    await_shares(&poller, 2);
+    all.extend(frames(3000, 1000));
+    send(&wire, &all[3000..]);
+    await_so("all packets", || {
+        members.iter_mut().for_each(Client::read);
+        members.iter().map(|it| it.got.len()).sum::<usize>() == 4000
+    });
+    await_so("the slot", || poller.sizes() == [1, 2]);
+    let view = poller
+        .server
+        .lock()
+        .unwrap()
+        .device()
+        .look(Some(5))
+        .unwrap()
+        .0;
+    assert_eq!(view.gone.members, 1);
+    // A member closes its handle. The packets in its pool are read, too.
+    send(&wire, &frames(4000, 500));
+    await_so("the packets", || {
+        poller.counts(Some(5)).unwrap().produced == 4500
+    });
+    let leaving = members.remove(0);
+    leaving.send(&Request::Departs);
+    let before = leaving.got.len();
+    drop(leaving);
+    await_so("all packets", || {
+        members[0].read();
+        members[0].got.len() + before == 4500
+    });
+    let counts = poller.counts(Some(5)).unwrap();
+    assert_eq!(
+        (counts.offered, counts.produced, counts.no_member),
+        (4500, 4500, 0)
+    );
+}
+
+#[test]
+fn two_queues_are_two_lanes_of_each_pool() {
+    let wires = [Wire::default(), Wire::default()];
+    let poller = Poller::of_wires(&wires);
+    let mut members = [poller.member(&hello()), poller.member(&hello())];
+    await_shares(&poller, 2);
+    let frames = frames(0, 2000);
+    for (index, frame) in frames.iter().enumerate() {
+        wires[index % 2].send([&frame.bytes[..]]);
+    }
+    await_all(&mut members, &frames);
+    assert_eq!(poller.counts(Some(5)).unwrap().offered, 2000);
+}
+
+#[test]
+fn what_a_poller_does_not_have_is_refused_with_the_reason() {
+    let poller = Poller::of_wires(&[Wire::default()]);
+    let _first = poller.member(&hello());
+    let refused = |change: &dyn Fn(&mut Hello)| {
+        let mut hello = hello();
+        change(&mut hello);
+        poller.newcomer(&hello).err().unwrap()
+    };
+    let mode = |mode: &str| Steering::Mode(mode.to_owned());
+    assert!(
+        poller
+            .newcomer(&Hello {
+                steering: mode("flow"),
+                ..hello()
+            })
+            .is_ok()
+    );
+    let other = refused(&|it| it.steering = mode("flow_2_tuple"));
+    assert!(other.contains("another steering program"), "{other}");
+    let balanced = refused(&|it| it.steering = mode("flow+balance"));
+    assert!(balanced.contains("another steering program"), "{balanced}");
+    for unknown in ["hash", "flow+sticky", "flow+x", ""] {
+        let other = if unknown.is_empty() { "x" } else { unknown };
+        assert!(refused(&|it| it.steering = mode(other)).contains("poller-steering"));
+    }
+    let wrong = Steering::Program("main = steer_flw".to_owned());
+    let wrong = refused(&|it| it.steering = wrong.clone());
+    assert!(wrong.contains("steer_flw"), "{wrong}");
+    // A group that can't begin leaves nothing.
+    assert!(refused(&|it| (it.group, it.steering) = (Some(6), mode("hash"))).contains("mode"));
+    assert_eq!(poller.sizes()[0], 1);
+    let many: Vec<_> = (0..63)
+        .map(|_| {
+            poller
+                .newcomer(&Hello {
+                    group: None,
+                    ..hello()
+                })
+                .unwrap()
+        })
+        .collect();
+    let full = refused(&|it| it.group = None);
+    assert!(full.contains("poller-groups"), "{full}");
+    drop(many);
+    await_so("the groups' end", || poller.sizes()[0] == 1);
+}
+
+#[test]
+fn what_is_no_message_closes_its_connection_and_no_other() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let mut members = [poller.member(&hello()), poller.member(&hello())];
+    await_shares(&poller, 2);
+    let good = Request::Hello(hello()).encode().unwrap();
+    let mut other_version = good.clone();
+    other_version[4] = 2;
+    let refusal = |bytes: &[u8]| {
+        let socket = poller.connect();
+        message::send(socket.as_fd(), bytes, &[]).unwrap();
+        match await_answer(socket.as_fd()) {
+            None => None,
+            Some((Answer::Refused(refused), _)) => {
+                assert!(await_answer(socket.as_fd()).is_none(), "closed");
+                Some(refused.text)
+            }
+            Some((answer, _)) => panic!("{answer:?}"),
+        }
+    };
+    assert!(refusal(&other_version).unwrap().contains("version 2"));
+    assert!(refusal(b"GET / HTTP/1.1").unwrap().contains("no poller"));
+    assert_eq!(refusal(&Request::Reads.encode().unwrap()), None);
+    assert_eq!(refusal(&vec![0; LONGEST + 1]), None);
+    let socket = poller.connect();
+    message::send(socket.as_fd(), &good, &[socket.as_fd()]).unwrap();
+    assert!(
+        await_answer(socket.as_fd()).is_none(),
+        "a member sends no descriptors"
+    );
+    // A second hello, and the end of a pool that is not the member's.
+    let twice = poller
+        .newcomer(&Hello {
+            group: Some(9),
+            ..hello()
+        })
+        .unwrap();
+    twice.send(&Request::ReadOut(1));
+    twice.send(&Request::ReadOut(77));
+    twice.send(&Request::Hello(hello()));
+    assert!(await_answer(twice.socket.as_fd()).is_none());
+    let frames = frames(0, 1000);
+    send(&wire, &frames);
+    await_all(&mut members, &frames);
+}
+
+/// Connects hundreds of times, fills what the poller reads and writes, and overwrites its pool.
+#[test]
+fn a_hostile_member_harms_only_itself() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let mut members = [poller.member(&hello()), poller.member(&hello())];
+    await_shares(&poller, 2);
+    let connections: Vec<_> = (0..300).map(|_| poller.connect()).collect();
+    let hostile: Vec<Client> = (0..3)
+        .map(|_| {
+            poller.member(&Hello {
+                group: Some(6),
+                ..hello()
+            })
+        })
+        .collect();
+    let pool = hostile_pool(&poller);
+    let mut all = Vec::new();
+    for round in 0..20_u64 {
+        let frames = frames(round * 200, 200);
+        send(&wire, &frames);
+        all.extend(frames);
+        pool.scribble(u8::try_from(round).unwrap());
+        for it in &hostile {
+            // More than the poller's turn takes, and nothing that it answers is read.
+            (0..30).for_each(|_| _ = message::send(it.socket.as_fd(), &reads(), &[]));
+        }
+        members.iter_mut().for_each(Client::read);
+    }
+    await_all(&mut members, &all);
+    let counts = poller.counts(Some(5)).unwrap();
+    assert_eq!(
+        (counts.offered, counts.produced, counts.dropped),
+        (4000, 4000, 0)
+    );
+    drop((connections, hostile));
+}
+
+fn reads() -> Vec<u8> {
+    Request::Reads.encode().unwrap()
+}
+
+/// A member that overwrites the whole file of its pool, and makes holes in it.
+struct Scribbler {
+    _socket: OwnedFd,
+    file: File,
+}
+
+fn hostile_pool(poller: &Poller) -> Scribbler {
+    let socket = poller.connect();
+    let hello = Request::Hello(Hello {
+        group: Some(7),
+        ..hello()
+    });
+    message::send(socket.as_fd(), &hello.encode().unwrap(), &[]).unwrap();
+    let (answer, mut descriptors) = await_answer(socket.as_fd()).unwrap();
+    assert!(matches!(answer, Answer::Welcome(_)));
+    message::send(socket.as_fd(), &reads(), &[]).unwrap();
+    Scribbler {
+        _socket: socket,
+        file: descriptors.remove(0).into(),
+    }
+}
+
+impl Scribbler {
+    fn scribble(&self, round: u8) {
+        let len = usize::try_from(self.file.metadata().unwrap().len()).unwrap();
+        assert!(self.file.set_len(0).is_err(), "sealed");
+        self.file
+            .write_all_at(&vec![round.wrapping_mul(85); len], 0)
+            .unwrap();
+        if round % 4 == 0 {
+            let path = format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd());
+            let mut fallocate = Command::new("fallocate");
+            let fallocate = fallocate.args(["--punch-hole", "--length", &len.to_string(), &path]);
+            assert!(fallocate.status().unwrap().success());
+        }
+    }
+}
