@@ -48,6 +48,8 @@ struct Group {
     number: Option<u16>,
     digest: u64,
     served: ServedGroup,
+    /// When the group's members were last looked after.
+    attended_ns: u64,
 }
 
 /// A newcomer that has become a member.
@@ -156,6 +158,7 @@ impl Device {
             number: hello.group,
             digest,
             served,
+            attended_ns: now_ns,
         });
         Ok(index)
     }
@@ -289,9 +292,13 @@ impl Device {
     fn due_of(&self, index: u8, now_ns: u64) -> Option<u64> {
         let group = self.groups.get(usize::from(index))?.as_ref()?;
         let due = |member| group.served.due_ns(member, now_ns);
-        let readers = self.readers(index).into_iter().filter_map(due).min();
-        // Nobody reads: look whether the group still has a member.
-        readers.or_else(|| self.readers(index).is_empty().then_some(MEMBERLESS_NS))
+        let readers = self.readers(index);
+        if readers.is_empty() {
+            // The group may only wait for a successor.
+            let since_ns = now_ns.saturating_sub(group.attended_ns);
+            return Some(MEMBERLESS_NS.saturating_sub(since_ns));
+        }
+        readers.into_iter().filter_map(due).min()
     }
 
     fn readers(&self, index: u8) -> Vec<u64> {
@@ -303,6 +310,9 @@ impl Device {
     /// Lets all members of a group that read do their part. Ends the group if it has no member.
     fn attend(&mut self, index: u8, now_ns: u64) -> Vec<Notice> {
         let mut notices = Vec::new();
+        if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
+            group.attended_ns = now_ns;
+        }
         for member in self.readers(index) {
             let orphans = self.change(index, now_ns, None, |group, side| {
                 group.attend(member, side)
@@ -377,7 +387,7 @@ impl Device {
     }
 }
 
-/// How soon to look again whether a group without readers has a member.
+/// How soon to look again whether a group in which no member reads has a member, nanoseconds.
 const MEMBERLESS_NS: u64 = 500_000_000;
 
 const OTHER_STEERING: &str = "the group has another steering program or mode: leave the mode out, \

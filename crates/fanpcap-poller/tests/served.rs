@@ -146,6 +146,28 @@ fn what_a_dead_member_has_not_read_is_read_by_another() {
 }
 
 #[test]
+fn a_group_ends_when_no_successor_comes_and_a_successor_goes_on() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let named = |name: &str| Hello {
+        name: Some(name.to_owned()),
+        ..hello()
+    };
+    let first = poller.member(&named("a"));
+    await_shares(&poller, 1);
+    drop(first);
+    let frames = frames(0, 300);
+    send(&wire, &frames);
+    await_so("the packets", || {
+        poller.counts(Some(5)).unwrap().produced == 300
+    });
+    let mut successor = [poller.member(&named("a"))];
+    await_all(&mut successor, &frames);
+    drop(successor);
+    await_so("the group's end", || poller.sizes() == [0, 0]);
+}
+
+#[test]
 fn two_queues_are_two_lanes_of_each_pool() {
     let wires = [Wire::default(), Wire::default()];
     let poller = Poller::of_wires(&wires);
