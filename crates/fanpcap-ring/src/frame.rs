@@ -74,10 +74,15 @@ impl LinkInfo {
         let mut bytes = [0; LINK_LEN];
         bytes[2..4].copy_from_slice(&self.protocol.to_be_bytes());
         bytes[4..8].copy_from_slice(&self.ifindex.to_ne_bytes());
-        bytes[8..10].copy_from_slice(&self.hatype.to_ne_bytes());
+        set_hatype(&mut bytes, self.hatype);
         bytes[10] = self.pkttype;
         bytes
     }
+}
+
+/// Sets the hardware type in a `sockaddr_ll`.
+pub(crate) fn set_hatype(link: &mut [u8; LINK_LEN], hatype: u16) {
+    link[8..10].copy_from_slice(&hatype.to_ne_bytes());
 }
 
 pub(crate) const LINK_LEN: usize = 20;

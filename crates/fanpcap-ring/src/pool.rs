@@ -22,7 +22,7 @@ mod writer;
 #[cfg(test)]
 mod model;
 
-use crate::frame::{Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp};
+use crate::frame::{Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp, set_hatype};
 use crate::layout::Layout;
 use crate::wall::{OffsetClock, Wall};
 use lane::{LATEST, Lane, NONE, Next};
@@ -129,6 +129,15 @@ impl Pool {
             last: 0,
             gives: true,
         }
+    }
+
+    /// Shows this hardware type (`ARPHRD_*`) for the device, in the place of Ethernet's.
+    #[must_use]
+    pub fn with_hardware(mut self, hatype: u16) -> Self {
+        self.links
+            .iter_mut()
+            .for_each(|link| set_hatype(link, hatype));
+        self
     }
 
     /// Continues with the records that a dead reader of this pool has left unread. The dead reader

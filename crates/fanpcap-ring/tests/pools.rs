@@ -364,6 +364,16 @@ fn the_first_tag_of_a_frame_is_found() {
     assert_eq!(frame_of(&[]), (None, 0));
 }
 
+#[test]
+fn frames_show_the_hardware_type_of_the_device() {
+    const LOOPBACK: u16 = 772;
+    let (writer, memory) = new_memory(BLOCK_LEN, 4, 1);
+    let mut pool = Pool::new(memory, DEVICE.ifindex, CLOCKS).with_hardware(LOOPBACK);
+    assert!(writer.arrive(0, &written(1)) && pool.open());
+    let link = pool.next_frame().unwrap().unwrap().link();
+    assert_eq!((link.hatype, link.ifindex), (LOOPBACK, DEVICE.ifindex));
+}
+
 /// The writer of each lane and the reader run in one thread each. The reader gets complete records,
 /// in the order in which each writer wrote them.
 #[test]

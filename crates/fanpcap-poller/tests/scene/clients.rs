@@ -86,7 +86,7 @@ pub struct Poller {
     thread: Option<JoinHandle<()>>,
 }
 
-const NAME: &str = "poller";
+pub const NAME: &str = "poller";
 
 impl Poller {
     pub fn of_wires(wires: &[Wire]) -> Self {
@@ -123,9 +123,13 @@ impl Poller {
         }
     }
 
+    /// The directory of the poller's socket.
+    pub fn directory(&self) -> Directory {
+        Directory::open(&self.scratch.file("")).unwrap()
+    }
+
     pub fn connect(&self) -> OwnedFd {
-        let directory = Directory::open(&self.scratch.file("")).unwrap();
-        named::connect(&directory, OsStr::new(NAME), LIMIT).unwrap()
+        named::connect(&self.directory(), OsStr::new(NAME), LIMIT).unwrap()
     }
 
     pub fn counts(&self, group: Option<u16>) -> Option<GroupCounts> {

@@ -4,7 +4,7 @@
 use super::layout::{
     BLOCKS_MAX, INDEX_BITS, READER_ENTRY, SHORT, WORDS, WRITER_ENTRY, last_offset, reader, writer,
 };
-use super::words::{Word, wake_after};
+use super::words::{ONLY_DROPS, Word, wake_after};
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -96,6 +96,15 @@ impl PoolWords {
     /// is possible that nothing wakes the reader.
     pub fn wake_after(&self, lane: usize, after: u64) -> bool {
         wake_after(self.wake_at(lane), || self.position(lane), after)
+    }
+
+    /// Makes only a packet without room wake the reader, by a writer that is a process.
+    pub fn wake_for_drops(&self, lane: usize) {
+        let wake_at = self.wake_at(lane);
+        // Most rests follow one another: then the CPU's cache line need not change.
+        if wake_at.get() != ONLY_DROPS {
+            wake_at.store(ONLY_DROPS, Ordering::Release);
+        }
     }
 
     /// The counts that a writer that is a process has published for the lane. The writer does not

@@ -1,0 +1,166 @@
+//! Enters a group of a poller.
+
+use crate::port::PolledPort;
+use crate::tasks::{self, Tasks};
+use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::unix::{message, named};
+use fanpcap_linux::wait::{clock, events};
+use fanpcap_poll::PoolFile;
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request, Welcome};
+use fanpcap_reader::{GroupTasks, Input, Ring};
+use std::error::Error;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
+
+/// Why a handle is no member of a poller's group.
+#[derive(Debug)]
+pub enum EnterError {
+    /// The poller's socket can't be reached.
+    Unreachable(io::Error),
+    /// The poller has not answered in time, or has closed the connection.
+    Silent,
+    /// The poller refuses the handle.
+    Refused(Refused),
+    /// The messages of the other side are not those of this version, or the request is wrong.
+    Malformed(Malformed),
+    /// What the poller has sent is no pool, or can't be mapped.
+    Pool(io::Error),
+}
+
+impl fmt::Display for EnterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(error) => write!(f, "can't reach the device's poller: {error}"),
+            Self::Silent => f.write_str("the device's poller does not answer"),
+            Self::Refused(refused) => f.write_str(&refused.text),
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::Pool(error) => write!(f, "the pool of the device's poller: {error}"),
+        }
+    }
+}
+
+impl Error for EnterError {}
+
+/// A member of a poller's group.
+#[derive(Debug)]
+pub struct PolledMember {
+    connection: Arc<OwnedFd>,
+    pool: PoolFile,
+    bell: Arc<OwnedFd>,
+    welcome: Welcome,
+}
+
+/// Enters a group of the poller whose socket has this name. Waits at most for `limit` until the
+/// poller answers. The member gets its share when its reader runs the group's tasks for the first
+/// time.
+///
+/// # Errors
+/// See [`EnterError`].
+pub fn enter(
+    directory: &Directory,
+    name: &OsStr,
+    hello: &Hello,
+    limit: Duration,
+) -> Result<PolledMember, EnterError> {
+    let hello = hello.encode().map_err(EnterError::Malformed)?;
+    let connection = named::connect(directory, name, limit).map_err(EnterError::Unreachable)?;
+    message::send(connection.as_fd(), &hello, &[]).map_err(EnterError::Unreachable)?;
+    let (answer, descriptors) = await_answer(&connection, limit)?;
+    match answer {
+        Answer::Welcome(welcome) => {
+            let opened = welcome.open(descriptors).map_err(EnterError::Pool)?;
+            Ok(PolledMember {
+                connection: Arc::new(connection),
+                pool: opened.pool,
+                bell: Arc::new(opened.bell),
+                welcome,
+            })
+        }
+        Answer::Refused(refused) => Err(EnterError::Refused(refused)),
+        Answer::Takeover(_) => Err(EnterError::Malformed(Malformed::Field("answer"))),
+    }
+}
+
+/// Waits for the poller's answer and its descriptors.
+fn await_answer(
+    connection: &OwnedFd,
+    limit: Duration,
+) -> Result<(Answer, Vec<OwnedFd>), EnterError> {
+    let due_ns = clock::monotonic_ns().saturating_add(nanoseconds(limit));
+    let mut buffer = vec![0; LONGEST];
+    loop {
+        match message::receive(connection.as_fd(), &mut buffer, DESCRIPTORS) {
+            Ok(Some(message)) => {
+                let bytes = buffer.get(..message.len).unwrap_or_default();
+                let answer = Answer::decode(bytes).map_err(EnterError::Malformed)?;
+                return Ok((answer, message.descriptors));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(None) => return Err(EnterError::Silent),
+            Err(error) => return Err(EnterError::Unreachable(error)),
+        }
+        let left = due_ns.saturating_sub(clock::monotonic_ns());
+        if left == 0 {
+            return Err(EnterError::Silent);
+        }
+        match events::poll(&[connection.as_fd()], Some(Duration::from_nanos(left))) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(EnterError::Unreachable(error));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The most descriptors of an answer.
+const DESCRIPTORS: usize = 2;
+
+impl PolledMember {
+    /// The member's slot in its group.
+    pub fn slot(&self) -> u8 {
+        self.welcome.slot
+    }
+
+    /// Bytes of the pool.
+    pub fn bytes(&self) -> u64 {
+        self.welcome.pool.file_len().unwrap_or_default().into()
+    }
+
+    /// The reader's input. `timeout` is the longest time until a packet is delivered.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and epoll_ctl(2).
+    pub fn input(&self, timeout: Option<Duration>) -> io::Result<Input> {
+        let (connection, bell) = (Arc::clone(&self.connection), Arc::clone(&self.bell));
+        let port = PolledPort::new(connection, bell, self.pool.map_words()?)?;
+        Ok(Input {
+            ring: Ring::Pool(tasks::pool(self.pool.map()?, &self.welcome)),
+            port: Arc::new(port),
+            timeout,
+        })
+    }
+
+    /// The member's tasks for its group, which its reader runs.
+    ///
+    /// # Errors
+    /// The errors of epoll_ctl(2).
+    pub fn tasks(&self) -> io::Result<Arc<dyn GroupTasks>> {
+        let tasks = Tasks::new(Arc::clone(&self.connection), self.welcome)?;
+        Ok(Arc::new(tasks))
+    }
+
+    /// Tells the poller that the handle is about to be closed. Best effort: the poller also notices
+    /// the end of the connection.
+    pub fn depart(&self) {
+        if let Ok(bytes) = Request::Departs.encode() {
+            let _ = message::send(self.connection.as_fd(), &bytes, &[]);
+        }
+    }
+}

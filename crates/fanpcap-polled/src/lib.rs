@@ -1,0 +1,11 @@
+//! Pollers as an engine: a handle becomes a member by connecting to the poller of its device. The
+//! poller writes the member's packets into a pool, and the reader reads them there. The member
+//! needs no capability. It is a member as long as any process has the connection open, such as a
+//! child that it has forked.
+#![forbid(unsafe_code)]
+
+mod port;
+mod tasks;
+mod enter;
+
+pub use enter::{EnterError, PolledMember, enter};

@@ -1,0 +1,143 @@
+//! What a member's reader does for the member's group: it says that the application reads, and
+//! takes over the pools of members that are gone.
+
+use fanpcap_linux::file::shared;
+use fanpcap_linux::unix::message;
+use fanpcap_linux::wait::{Epoll, clock};
+use fanpcap_poll::message::{Answer, Request, Takeover, Welcome};
+use fanpcap_reader::{self as reader, GroupTasks, PublishedPosition, TaskResult};
+use fanpcap_ring::{Pool, PoolClocks, PoolMemory, Remains};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A member's tasks.
+pub(crate) struct Tasks {
+    connection: Arc<OwnedFd>,
+    /// Readable when the poller has sent a message, or when the connection has closed.
+    epoll: Epoll,
+    welcome: Welcome,
+    /// Whether the poller knows that the application reads.
+    has_told: AtomicBool,
+}
+
+/// The reader of a pool. Pollers stamp by `CLOCK_MONOTONIC`.
+pub(crate) fn pool(memory: PoolMemory, welcome: &Welcome) -> Pool {
+    let clocks = PoolClocks {
+        now: clock::monotonic_ns,
+        offset: clock::realtime_offset_ns,
+    };
+    Pool::new(memory, welcome.ifindex, clocks).with_hardware(welcome.hardware)
+}
+
+/// How soon to send a message again for which the connection had no room.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// The most messages of the poller that are read at once.
+const MESSAGES_MAX: usize = 64;
+
+/// Bytes of the longest message that a poller sends to a member.
+const MESSAGE_LEN: usize = 256;
+
+impl Tasks {
+    pub(crate) fn new(connection: Arc<OwnedFd>, welcome: Welcome) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(connection.as_fd(), true)?;
+        Ok(Self {
+            connection,
+            epoll,
+            welcome,
+            has_told: AtomicBool::new(false),
+        })
+    }
+
+    /// Says that the application reads, once. Returns when to try again, if the message has no
+    /// room.
+    fn tell(&self) -> Option<Duration> {
+        if self.has_told.load(Ordering::Relaxed) {
+            return None;
+        }
+        match send(self.connection.as_fd(), &Request::Reads) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(AGAIN),
+            // After another error the connection is closed, which the port reports.
+            Ok(()) | Err(_) => {
+                self.has_told.store(true, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Takes over a pool. A pool that can't be read is given up.
+    fn take_over(
+        &self,
+        takeover: &Takeover,
+        descriptors: Vec<OwnedFd>,
+    ) -> Option<reader::Takeover> {
+        let pool = takeover.open(descriptors).and_then(|it| it.map());
+        let connection = Arc::clone(&self.connection);
+        let member = takeover.member;
+        let done = move |_| {
+            // If the poller misses this, it keeps the pool until this member ends, too.
+            let _ = send(connection.as_fd(), &Request::ReadOut(member));
+        };
+        let Ok(pool) = pool else {
+            done(0);
+            return None;
+        };
+        let remains = Remains::of_pool(self::pool(pool, &self.welcome), 0);
+        let words = shared::own(&[0, 0]);
+        let [taken, mark] = [0, 1].map(|index: usize| words[index].clone());
+        Some(reader::Takeover {
+            remains: match takeover.with_copies {
+                true => remains,
+                false => remains.without_copies(),
+            },
+            published: PublishedPosition { taken, mark },
+            claims: None,
+            done: Box::new(done),
+        })
+    }
+}
+
+fn send(connection: BorrowedFd<'_>, request: &Request) -> io::Result<()> {
+    let bytes = request.encode();
+    let bytes = bytes.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    message::send(connection, &bytes, &[])
+}
+
+impl GroupTasks for Tasks {
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
+    fn attend(&self) -> TaskResult {
+        let again = self.tell();
+        let (mut inherited, mut is_lost) = (Vec::new(), false);
+        let mut buffer = [0; MESSAGE_LEN];
+        for _ in 0..MESSAGES_MAX {
+            match message::receive(self.connection.as_fd(), &mut buffer, 1) {
+                Ok(Some(message)) => {
+                    let bytes = buffer.get(..message.len).unwrap_or_default();
+                    if let Ok(Answer::Takeover(takeover)) = Answer::decode(bytes) {
+                        inherited.extend(self.take_over(&takeover, message.descriptors));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(None) | Err(_) => {
+                    is_lost = true;
+                    break;
+                }
+            }
+        }
+        TaskResult {
+            inherited,
+            again,
+            is_lost,
+            ..TaskResult::default()
+        }
+    }
+
+    fn note_down(&self) {}
+}
