@@ -22,6 +22,7 @@ pub(crate) const PROPERTIES: &[(&str, &str)] = &[
     ("fanpcap-etcd", "values"),
     ("fanpcap-reader", "filter"),
     ("fanpcap-steer", "language"),
+    ("fanpcap-steer-testkit", "plain"),
     ("fanpcap-steer-testkit", "wire_properties"),
     ("fanpcap-steer-testkit", "parts"),
     ("fanpcap-steer-testkit", "classic"),

@@ -7,7 +7,7 @@ use fanpcap_buckets::layout::SLOTS;
 use fanpcap_linux::memory::Memory;
 use fanpcap_ring::Vlan;
 use fanpcap_ring::pool::{LaneWriter, NewRecord, PoolCounts};
-use fanpcap_steer::native::{self, Decision, Evaluator};
+use fanpcap_steer::native::{self, Decision, Evaluator, plain};
 use std::sync::Arc;
 
 /// A group for one queue's thread.
@@ -53,6 +53,8 @@ pub struct GroupCounts {
 #[derive(Debug)]
 pub(crate) struct Group {
     steering: Evaluator,
+    /// Whether plain packets take the straight path of the mode `flow`.
+    is_flow: bool,
     table: Table,
     is_balanced: bool,
     members: Box<[Option<Member>]>,
@@ -73,6 +75,7 @@ impl Group {
     /// `None` if the table's memory is no table.
     pub(crate) fn new(group: NewGroup, queue: u16) -> Option<Self> {
         Some(Self {
+            is_flow: fanpcap_steer::is_of_mode(group.steering.program(), "flow"),
             steering: group.steering,
             table: Table::new(group.table)?,
             is_balanced: group.is_balanced,
@@ -120,6 +123,11 @@ impl Group {
     #[inline]
     pub(crate) fn take(&mut self, packet: &Packet<'_>, now_ns: u64) {
         self.counts.offered += 1;
+        let record = self.record(packet, now_ns);
+        let straight = || plain::flow_hash(packet.frame.bytes);
+        if let Some(hash) = Some(()).filter(|()| self.is_flow).and_then(|()| straight()) {
+            return self.steer(0, hash, &record);
+        }
         let outcome = self.steering.evaluate(&native::Packet {
             frame: packet.frame,
             length: packet.wire_len,
@@ -129,17 +137,10 @@ impl Group {
             mark: None,
             now_ns,
         });
-        let record = self.record(packet, now_ns);
         let class = outcome.class;
         match outcome.decision {
             Decision::Drop => self.counts.nowhere += 1,
-            Decision::Steer(hash) => {
-                if self.is_balanced {
-                    self.table.count_load(hash);
-                }
-                let slot = self.table.class(class).and_then(|part| part.of_hash(hash));
-                self.deliver(slot, &record);
-            }
+            Decision::Steer(hash) => self.steer(class, hash, &record),
             Decision::Member(number) => {
                 let part = self.table.class(class);
                 let slot = part.and_then(|part| part.of_number(number));
@@ -156,6 +157,16 @@ impl Group {
                 self.deliver_to_slots(slots, record);
             }
         }
+    }
+
+    #[inline]
+    fn steer(&mut self, class: u8, hash: u32, record: &NewRecord<'_>) {
+        if self.is_balanced {
+            self.table.count_load(hash);
+        }
+        let part = self.table.class(class);
+        let slot = part.and_then(|part| part.of_hash(hash));
+        self.deliver(slot, record);
     }
 
     fn deliver_to_all(&mut self, class: u8, record: &NewRecord<'_>) {

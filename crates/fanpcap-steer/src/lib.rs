@@ -37,4 +37,4 @@ pub use limits::{
 };
 pub use options::{Balance, GroupOptions};
 pub use overridden::{Overridden, overridden};
-pub use source::{definitions, tree};
+pub use source::{definitions, is_of_mode, tree};

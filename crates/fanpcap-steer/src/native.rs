@@ -5,6 +5,7 @@ mod address;
 mod classic;
 mod fragments;
 mod key;
+pub mod plain;
 mod predicate;
 mod state;
 mod steer;
@@ -209,6 +210,11 @@ impl Evaluator {
                 self.state.fragments.follow(datagram, hash, now_ns)
             })
         })
+    }
+
+    /// The steering program.
+    pub fn program(&self) -> &Tree {
+        &self.program
     }
 
     /// The steering program's counters, modulo 2^64.

@@ -23,3 +23,10 @@ pub fn definitions(source: &str, pcap: PcapCompiler<'_>) -> Result<Vec<Definitio
     let module = parser::module(source, tokens)?;
     check::definitions(source, &module, pcap)
 }
+
+/// Whether a steering program is that of the mode with this name ([`crate::modes`]).
+pub fn is_of_mode(program: &Tree, mode: &str) -> bool {
+    let source = crate::modes::source(mode);
+    let of_mode = source.map(|source| tree(source, &|_| Err(String::new())));
+    of_mode.is_some_and(|of_mode| of_mode.is_ok_and(|it| it == *program))
+}
