@@ -13,6 +13,7 @@ pub const REDIRECT: i32 = 23;
 pub const SKB_LOAD_BYTES: i32 = 26;
 pub const XDP_ADJUST_HEAD: i32 = 44;
 pub const GET_SOCKET_COOKIE: i32 = 46;
+pub const REDIRECT_MAP: i32 = 51;
 pub const XDP_ADJUST_TAIL: i32 = 65;
 pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
 pub const RINGBUF_OUTPUT: i32 = 130;

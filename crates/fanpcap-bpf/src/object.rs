@@ -58,6 +58,8 @@ pub enum MapKind {
     ProgArray,
     /// Maps by index (`BPF_MAP_TYPE_ARRAY_OF_MAPS`): ring buffers, or arrays.
     MapArray,
+    /// AF_XDP sockets by index (`BPF_MAP_TYPE_XSKMAP`), to which BPF programs redirect packets.
+    SocketArray,
     /// A ring buffer, which the caller passes to the loader.
     RingBuffer,
 }
@@ -72,6 +74,7 @@ impl MapKind {
             Self::PerCpuArray => 6,
             Self::LruHash => 9,
             Self::MapArray => 12,
+            Self::SocketArray => 17,
             Self::RingBuffer => 27,
         }
     }

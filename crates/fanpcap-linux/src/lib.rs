@@ -18,5 +18,6 @@ pub mod interface;
 pub mod ethtool;
 pub mod netlink;
 pub mod packet;
+pub mod xsk;
 pub mod file;
 pub mod unix;

@@ -12,6 +12,8 @@ impl Plain for c_int {}
 impl Plain for u32 {}
 impl Plain for u64 {}
 impl Plain for [u32; 3] {}
+impl Plain for [u64; 6] {}
+impl Plain for [u64; 16] {}
 
 pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
     let mut value = T::default();

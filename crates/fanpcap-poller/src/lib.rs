@@ -19,6 +19,7 @@ mod table;
 mod group;
 mod fan_out;
 pub mod packet;
+pub mod afxdp;
 pub mod queue;
 pub mod device;
 pub mod server;

@@ -170,12 +170,7 @@ impl Source for PacketSource {
     }
 
     fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
-        match inject::send(self.socket.as_fd(), frame) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.raw_os_error(), Some(ENOBUFS)) => Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
-        }
+        inject::try_send(self.socket.as_fd(), frame)
     }
 
     /// A packet socket gets the packets of all queues.
@@ -216,6 +211,3 @@ const ETHERNET: [u16; 2] = [1, 772];
 
 /// linux/if_packet.h.
 const PACKET_OUTGOING: u8 = 4;
-
-/// The queue of the device is full (asm-generic/errno.h).
-const ENOBUFS: i32 = 105;

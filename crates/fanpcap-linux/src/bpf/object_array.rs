@@ -1,4 +1,5 @@
-//! Maps whose values are other BPF objects: ring buffers, arrays, and BPF programs for tail calls.
+//! Maps whose values are other objects: ring buffers, arrays, BPF programs for tail calls, and
+//! AF_XDP sockets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,7 +11,8 @@ use super::map::{self, BPF_MAP_UPDATE_BATCH, MapBatch, MapElement};
 use super::shared_array::SharedArray;
 use super::{bpf, len, number};
 
-/// An array of maps ([`MapKind::MapArray`]) or of BPF programs ([`MapKind::ProgArray`]).
+/// An array of maps ([`MapKind::MapArray`]), of BPF programs ([`MapKind::ProgArray`]), or of AF_XDP
+/// sockets ([`MapKind::SocketArray`]).
 /// Since Linux 5.19, changes to the array need no capability. On earlier kernels, changes need
 /// `CAP_BPF` if kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
@@ -20,14 +22,14 @@ pub struct ObjectArray {
 }
 
 impl ObjectArray {
-    /// Creates an empty array of ring buffers, or of BPF programs.
+    /// Creates an empty array of ring buffers, of BPF programs, or of AF_XDP sockets.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`; `InvalidInput` when `kind` is not one of the two kinds above.
+    /// `EPERM` without `CAP_BPF`; `InvalidInput` when `kind` is not one of the kinds above.
     pub fn create(name: &str, kind: MapKind, entries: u32) -> io::Result<Self> {
         let fd = match kind {
             MapKind::MapArray => map::create_array_of_rings(name, entries),
-            MapKind::ProgArray => map::create(name, &shape(kind, entries)),
+            MapKind::ProgArray | MapKind::SocketArray => map::create(name, &shape(kind, entries)),
             MapKind::Array
             | MapKind::PerCpuArray
             | MapKind::Hash

@@ -34,6 +34,21 @@ pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// Sends a frame as [`send`] does. Returns false if the device's queue or the socket has no room
+/// for the frame now.
+///
+/// # Errors
+/// As [`send`], except `ENOBUFS` and `EAGAIN`.
+pub fn try_send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<bool> {
+    match send(socket, frame) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// A packet socket that only sends. Its protocol is 0, so the kernel delivers no packets to it.
 #[derive(Debug)]
 pub struct Injector {
