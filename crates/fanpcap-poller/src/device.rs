@@ -150,7 +150,7 @@ impl Device {
             is_balanced: balance.is_some(),
         };
         for queue in &self.queues {
-            let group = group.clone();
+            let group = group.for_other_queue();
             let begun = queue.change(move |queue| queue.fan_out.begin(index, group));
             begun.ok_or_else(|| refused("poller-failed", NO_QUEUE))?;
         }

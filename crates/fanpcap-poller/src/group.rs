@@ -11,14 +11,26 @@ use fanpcap_steer::native::{self, Decision, Evaluator, plain};
 use std::sync::Arc;
 
 /// A group for one queue's thread.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NewGroup {
-    /// The group's steering program. Each queue's thread has its own evaluator.
+    /// The group's steering program. Each queue's thread has its own evaluator, and all of them
+    /// share the fragments.
     pub steering: Evaluator,
     /// The group's table.
     pub table: Arc<Memory>,
     /// Whether the table counts the packets of each bucket (`+balance`).
     pub is_balanced: bool,
+}
+
+impl NewGroup {
+    /// The same group for another queue's thread.
+    pub fn for_other_queue(&self) -> Self {
+        Self {
+            steering: self.steering.for_other_thread(),
+            table: Arc::clone(&self.table),
+            is_balanced: self.is_balanced,
+        }
+    }
 }
 
 /// What a member wants of its packets.

@@ -10,6 +10,7 @@ use fanpcap_poll::PoolFile;
 use fanpcap_poller::{BURST, FanOut, GroupCounts, MemberSlot, NewGroup, Packet, Wants};
 use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_steer::native::{Decision, Evaluator, Table};
+use fanpcap_testkit::frames::{ethernet, udp, v4};
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
 use fanpcap_wire::Tag;
 use proptest::prelude::*;
@@ -304,6 +305,47 @@ fn what_a_source_says_of_a_packet_is_in_the_record() {
     let frame = pool.next_frame().unwrap().unwrap();
     assert_eq!((frame.wire_len(), frame.stamp().nanoseconds), (1500, 999));
     assert_eq!((frame.link().pkttype, frame.data()), (4, &bytes[..]));
+}
+
+/// A device's hash may put the fragments of a datagram into different queues.
+#[test]
+fn the_fragments_of_a_datagram_go_to_one_member_whatever_their_queues() {
+    let table = table(false);
+    share(&table, 0, &[0, 1, 2]);
+    let mut queues = [FanOut::new(0), FanOut::new(1)];
+    let new = group(FLOW, &table);
+    let mut pools = Vec::new();
+    for (index, queue) in queues.iter_mut().enumerate() {
+        assert!(queue.begin(3, new.for_other_queue()));
+        let slots = [0, 1, 2].map(|slot| admit(queue, of_group(slot), SIZE_OF_POOL));
+        pools.extend(slots.map(|pool| (index, pool)));
+    }
+    let mut owners: BTreeMap<u16, BTreeSet<usize>> = BTreeMap::new();
+    for id in 1..60_u16 {
+        let fragment = |field: u16, port: u16| {
+            let mut packet = v4(17, field, &udp(port, 9, &[0; 40]));
+            packet[4..6].copy_from_slice(&id.to_be_bytes());
+            ethernet(0x0800, &packet)
+        };
+        // The first fragment has the ports. Others come in both queues.
+        for (queue, field) in [(0, 0x2000), (1, 0x2006), (0, 0x000c)] {
+            let frame = fragment(field, id);
+            poll_all(&mut queues[queue], &mut Fake::new([&frame[..]]));
+        }
+        for (index, (_, pool)) in pools.iter_mut().enumerate() {
+            if !drain(pool).is_empty() {
+                owners.entry(id).or_default().insert(index % 3);
+            }
+        }
+    }
+    assert_eq!(owners.len(), 59);
+    assert!(
+        owners.values().all(|members| members.len() == 1),
+        "{owners:?}"
+    );
+    let all: BTreeSet<usize> = owners.into_values().flatten().collect();
+    assert_eq!(all.len(), 3, "by ports, not by addresses");
+    assert_eq!(queues[0].steering(3).unwrap().late(), 0);
 }
 
 #[test]

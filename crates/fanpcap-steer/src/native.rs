@@ -167,6 +167,17 @@ impl Evaluator {
         }
     }
 
+    /// An evaluator of the same steering program for another thread, with counters, turns and
+    /// samples of its own. Both share the fragments: those of one datagram go to one member,
+    /// whichever of the two gets them.
+    pub fn for_other_thread(&self) -> Self {
+        Self {
+            program: self.program.clone(),
+            state: self.state.sharing(),
+            group: self.group,
+        }
+    }
+
     /// The members that get the packet.
     pub fn decide(&mut self, packet: &Packet<'_>) -> Decision {
         self.evaluate(packet).decision
@@ -207,7 +218,7 @@ impl Evaluator {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
             let datagram = layers.and_then(|layers| Datagram::of(&layers));
             datagram.map_or(hash, |datagram| {
-                self.state.fragments.follow(datagram, hash, now_ns)
+                self.state.fragments().follow(datagram, hash, now_ns)
             })
         })
     }
@@ -225,7 +236,7 @@ impl Evaluator {
     /// Number of fragments that came before the first fragment of their datagram. These fragments
     /// were steered by their addresses only.
     pub fn late(&self) -> u64 {
-        self.state.fragments.late()
+        self.state.fragments().late()
     }
 }
 

@@ -1,15 +1,17 @@
 //! The state of an evaluator between packets.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fragments::Fragments;
 use crate::hash::{NUMBER_MAX, finish};
 use crate::ir::COUNTERS;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) counters: [u64; COUNTERS],
-    pub(super) fragments: Fragments,
+    /// Evaluators of one steering program in several threads may share this.
+    fragments: Arc<Mutex<Fragments>>,
     turns: BTreeMap<u32, Turns>,
     random: u64,
 }
@@ -26,14 +28,41 @@ impl Default for State {
     fn default() -> Self {
         Self {
             counters: [0; COUNTERS],
-            fragments: Fragments::default(),
+            fragments: Arc::default(),
             turns: BTreeMap::new(),
             random: 0,
         }
     }
 }
 
+impl Clone for State {
+    fn clone(&self) -> Self {
+        Self {
+            counters: self.counters,
+            fragments: Arc::new(Mutex::new(self.fragments().clone())),
+            turns: self.turns.clone(),
+            random: self.random,
+        }
+    }
+}
+
 impl State {
+    /// A new state that shares the fragments with this one.
+    pub(super) fn sharing(&self) -> Self {
+        Self {
+            fragments: Arc::clone(&self.fragments),
+            ..Self::default()
+        }
+    }
+
+    /// The fragments. Only packets that are fragments need them.
+    pub(super) fn fragments(&self) -> MutexGuard<'_, Fragments> {
+        // A thread that has panicked has left the fragments whole.
+        self.fragments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn count(&mut self, counter: u8, by: i64) {
         if let Some(counter) = self.counters.get_mut(usize::from(counter)) {
             *counter = counter.wrapping_add_signed(by);
