@@ -16,7 +16,7 @@ mod answer;
 
 pub use answer::{Answer, Opened, Refused, Takeover, Welcome};
 use fields::{Reader, Writer};
-pub use request::{Hello, Request, Steering};
+pub use request::{Balance, Hello, Program, Request, Steering};
 use std::error::Error;
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub const LONGEST: usize = 64 << 10;
 /// The most bytes of a steering program or of an error's text, so that a message has room for it.
 pub const TEXT_MAX: usize = LONGEST - 2048;
 
-/// The most bytes of the name of a device or of a member, or of a mode.
+/// The most bytes of the name of a device or of a member.
 pub const NAME_MAX: usize = 255;
 
 const MAGIC: [u8; 4] = *b"fanp";

@@ -20,6 +20,7 @@ use fanpcap_poller::{
     Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
 };
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
+use fanpcap_steer::GroupOptions;
 use fanpcap_steer::native::Evaluator;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -143,7 +144,7 @@ fn group(slots: &[u8]) -> Result<NewGroup> {
     Ok(NewGroup {
         steering: Evaluator::of_group(&tree),
         table,
-        is_balanced: false,
+        options: GroupOptions::default(),
     })
 }
 

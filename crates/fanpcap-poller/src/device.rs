@@ -133,7 +133,7 @@ impl Device {
         let Compiled {
             tree,
             digest,
-            balance,
+            options,
         } = compiled.map_or_else(steering::default, Ok)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
         let (index, _) = free.ok_or_else(|| refused("poller-groups", MANY_GROUPS))?;
@@ -142,12 +142,12 @@ impl Device {
         let table = Arc::new(table.map_err(|error| failed(&error))?);
         let number = hello.group.unwrap_or_default();
         let memory = Arc::clone(&table);
-        let served = ServedGroup::begin(memory, self.ifindex, number, balance, now_ns);
+        let served = ServedGroup::begin(memory, self.ifindex, number, options.balance, now_ns);
         let served = served.ok_or_else(|| refused("poller-failed", "no table"))?;
         let group = NewGroup {
             steering: Evaluator::of_group(&tree),
             table,
-            is_balanced: balance.is_some(),
+            options,
         };
         for queue in &self.queues {
             let group = group.for_other_queue();

@@ -2,11 +2,13 @@
 //! the packet into their pools.
 
 use crate::burst::Packet;
+use crate::flows::Flows;
 use crate::table::{Part, Table};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_linux::memory::Memory;
 use fanpcap_ring::Vlan;
 use fanpcap_ring::pool::{LaneWriter, NewRecord, PoolCounts};
+use fanpcap_steer::GroupOptions;
 use fanpcap_steer::native::{self, Decision, Evaluator, plain};
 use std::sync::Arc;
 
@@ -18,8 +20,9 @@ pub struct NewGroup {
     pub steering: Evaluator,
     /// The group's table.
     pub table: Arc<Memory>,
-    /// Whether the table counts the packets of each bucket (`+balance`).
-    pub is_balanced: bool,
+    /// How many flows each queue's thread remembers (`+sticky`), and whether the table counts the
+    /// packets of each bucket (`+balance`).
+    pub options: GroupOptions,
 }
 
 impl NewGroup {
@@ -28,7 +31,7 @@ impl NewGroup {
         Self {
             steering: self.steering.for_other_thread(),
             table: Arc::clone(&self.table),
-            is_balanced: self.is_balanced,
+            options: self.options,
         }
     }
 }
@@ -69,6 +72,7 @@ pub(crate) struct Group {
     is_flow: bool,
     table: Table,
     is_balanced: bool,
+    flows: Option<Flows>,
     members: Box<[Option<Member>]>,
     /// A bit for each slot whose pool has records that are not published.
     touched: [u64; SLOTS / 64],
@@ -90,7 +94,8 @@ impl Group {
             is_flow: fanpcap_steer::is_of_mode(group.steering.program(), "flow"),
             steering: group.steering,
             table: Table::new(group.table)?,
-            is_balanced: group.is_balanced,
+            is_balanced: group.options.balance.is_some(),
+            flows: group.options.flows.map(Flows::new),
             members: (0..SLOTS).map(|_| None).collect(),
             touched: [0; SLOTS / 64],
             counts: GroupCounts::default(),
@@ -177,7 +182,10 @@ impl Group {
             self.table.count_load(hash);
         }
         let part = self.table.class(class);
-        let slot = part.and_then(|part| part.of_hash(hash));
+        let slot = part.and_then(|part| match &mut self.flows {
+            None => part.of_hash(hash),
+            Some(flows) => flows.slot(&self.table, (class, part), hash),
+        });
         self.deliver(slot, record);
     }
 

@@ -16,6 +16,7 @@
 mod burst;
 mod source;
 mod table;
+mod flows;
 mod group;
 mod fan_out;
 pub mod packet;

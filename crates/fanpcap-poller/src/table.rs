@@ -2,8 +2,8 @@
 //! at the same time, so each number is read once and checked.
 
 use fanpcap_buckets::layout::{
-    self, BUCKETS, CLASSES, EVERYBODY, LOADS, OWNERS, RANK_COUNT, RANKS, SIZE, SIZE_WITH_CLASSES,
-    SLOTS,
+    self, BUCKETS, CLASSES, EVERYBODY, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SIZE,
+    SIZE_WITH_CLASSES, SLOTS, STICKY_IDS,
 };
 use fanpcap_linux::memory::Memory;
 use std::sync::Arc;
@@ -58,6 +58,25 @@ impl Table {
             owners: part.get(OWNERS..OWNERS + BUCKETS)?,
             ranks,
         })
+    }
+
+    /// The sticky id of a slot's member; 0 if no flows are remembered for it.
+    pub(crate) fn sticky_id(&self, slot: u8) -> u64 {
+        self.word(STICKY_IDS, slot)
+    }
+
+    /// The slot of the member with this sticky id, if it still has a slot.
+    pub(crate) fn holder(&self, sticky_id: u64) -> Option<u8> {
+        let [number, ..] = sticky_id.to_le_bytes();
+        let holder = self.word(HOLDERS, number);
+        let [slot, ..] = holder.to_le_bytes();
+        (holder >> 8 == sticky_id >> 8).then_some(slot)
+    }
+
+    fn word(&self, offset: usize, index: u8) -> u64 {
+        let words = self.memory.words(offset, SLOTS);
+        let word = words.and_then(|words| words.get(usize::from(index)));
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Counts a packet of the hash's bucket, for members' loads.

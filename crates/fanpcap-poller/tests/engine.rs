@@ -10,7 +10,7 @@ use clients::{NAME, Poller, Wire, hello};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::unix::named;
 use fanpcap_linux::wait::events;
-use fanpcap_poll::message::{Hello, Steering};
+use fanpcap_poll::message::{Hello, Program, Steering};
 use fanpcap_polled::{EnterError, PolledMember, enter};
 use fanpcap_reader::{GroupTasks, Input, LinkState, Port, PortStatistics, Ring};
 use fanpcap_ring::{Layout as _, Pool};
@@ -240,11 +240,15 @@ fn why_a_handle_is_no_member_is_told() {
         Err(EnterError::Unreachable(_))
     ));
     let wrong = Hello {
-        steering: Steering::Mode("hash".to_owned()),
+        steering: Steering::Program(Program {
+            text: "main = hash".to_owned(),
+            flows: None,
+            balance: None,
+        }),
         ..hello()
     };
     match entered(&at, NAME, &wrong) {
-        Err(EnterError::Refused(refused)) => assert!(refused.text.contains("no such mode")),
+        Err(EnterError::Refused(refused)) => assert!(refused.text.contains("hash")),
         other => panic!("{other:?}"),
     }
     let wrong = Hello {

@@ -10,6 +10,7 @@ use fanpcap_poll::PoolFile;
 use fanpcap_poller::{BURST, FanOut, GroupCounts, MemberSlot, NewGroup, Packet, Wants};
 use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_steer::native::{Decision, Evaluator, Table};
+use fanpcap_steer::{Balance, GroupOptions};
 use fanpcap_testkit::frames::{ethernet, udp, v4};
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
 use fanpcap_wire::Tag;
@@ -384,7 +385,7 @@ fn a_balanced_group_counts_the_packets_of_each_bucket() {
     share(&table, 0, &[0]);
     let mut fan_out = FanOut::new(0);
     let balanced = NewGroup {
-        is_balanced: true,
+        options: GroupOptions::balanced(Balance::Idle),
         ..group(FLOW, &table)
     };
     assert!(fan_out.begin(3, balanced));

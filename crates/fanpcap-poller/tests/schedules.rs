@@ -7,8 +7,9 @@ mod scene;
 use fanpcap_group::served::{Joining, Members, Orphan, ServedGroup};
 use fanpcap_group::view::{FinalCounters, State};
 use fanpcap_poll::PoolFile;
-use fanpcap_poller::{FanOut, MemberSlot};
+use fanpcap_poller::{FanOut, MemberSlot, NewGroup};
 use fanpcap_ring::{Layout as _, Pool, Remains};
+use fanpcap_steer::GroupOptions;
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
 use proptest::prelude::*;
 use scene::{ALL, Fake, SIZE_OF_POOL, group, poll_all, reader, table};
@@ -91,9 +92,17 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(GroupOptions::default())
+    }
+
+    fn with(options: GroupOptions) -> Self {
         let memory = table(true);
         let mut fan_out = FanOut::new(0);
-        assert!(fan_out.begin(0, group(FLOW, &memory)));
+        let new = NewGroup {
+            options,
+            ..group(FLOW, &memory)
+        };
+        assert!(fan_out.begin(0, new));
         Self {
             side: Side {
                 fan_out,
@@ -325,6 +334,44 @@ fn a_death_moves_only_the_flows_of_the_member_that_dies() {
             former == Some(&members) || former == Some(&BTreeSet::from([3])),
             "{flow}"
         );
+    }
+}
+
+#[test]
+fn a_newcomer_to_a_sticky_group_moves_no_flow_that_is_remembered() {
+    let mut world = World::with(GroupOptions::sticky(65_536));
+    for _ in 0..3 {
+        world.join(None);
+        world.attend();
+    }
+    let owners_after = |world: &mut World| {
+        world.send(3000);
+        world.finish();
+        let owners = owners(world);
+        for application in world.applications.values_mut() {
+            application.got.clear();
+        }
+        owners
+    };
+    let before = owners_after(&mut world);
+    world.join(None);
+    world.attend();
+    assert!(
+        world
+            .group
+            .look()
+            .places
+            .iter()
+            .all(|it| it.buckets == 1024)
+    );
+    assert_eq!(owners_after(&mut world), before);
+    // The flows of a member that dies go to others.
+    world.end(2, false);
+    world.attend();
+    let after = owners_after(&mut world);
+    for (flow, members) in before {
+        let moves = members.contains(&2);
+        assert_eq!(after[&flow] != members, moves, "{flow}");
     }
 }
 

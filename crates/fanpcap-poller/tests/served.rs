@@ -8,7 +8,7 @@ mod scene;
 
 use clients::{Client, Poller, Wire, await_answer, hello};
 use fanpcap_linux::unix::message;
-use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
+use fanpcap_poll::message::{Answer, Balance, Hello, LONGEST, Program, Request, Steering};
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
 use std::collections::{BTreeMap, HashMap};
@@ -190,28 +190,47 @@ fn what_a_poller_does_not_have_is_refused_with_the_reason() {
         change(&mut hello);
         poller.newcomer(&hello).err().unwrap()
     };
-    let mode = |mode: &str| Steering::Mode(mode.to_owned());
-    assert!(
+    let program = |text: &str| Program {
+        text: text.to_owned(),
+        flows: None,
+        balance: None,
+    };
+    let flow = fanpcap_steer::modes::source("flow").unwrap();
+    let is_taken = |program: Program| {
+        let steering = Steering::Program(program);
         poller
             .newcomer(&Hello {
-                steering: mode("flow"),
+                steering,
                 ..hello()
             })
             .is_ok()
-    );
-    let other = refused(&|it| it.steering = mode("flow_2_tuple"));
-    assert!(other.contains("another steering program"), "{other}");
-    let balanced = refused(&|it| it.steering = mode("flow+balance"));
-    assert!(balanced.contains("another steering program"), "{balanced}");
-    for unknown in ["hash", "flow+sticky", "flow+x", ""] {
-        let other = if unknown.is_empty() { "x" } else { unknown };
-        assert!(refused(&|it| it.steering = mode(other)).contains("poller-steering"));
+    };
+    assert!(is_taken(program(flow)));
+    let with = |program: &Program| refused(&|it| it.steering = Steering::Program(program.clone()));
+    let flows = |flows| Program {
+        flows: Some(flows),
+        ..program(flow)
+    };
+    let balance = Some(Balance::Idle);
+    for other in [
+        program("main = steer_p2p"),
+        Program {
+            balance,
+            ..program(flow)
+        },
+        flows(1024),
+    ] {
+        let other = with(&other);
+        assert!(other.contains("another steering program"), "{other}");
     }
-    let wrong = Steering::Program("main = steer_flw".to_owned());
-    let wrong = refused(&|it| it.steering = wrong.clone());
+    assert!(with(&flows(u32::MAX)).contains("1048576"));
+    let wrong = with(&program("main = steer_flw"));
     assert!(wrong.contains("steer_flw"), "{wrong}");
+    let filter = with(&program("main = filter \"tcp\""));
+    assert!(filter.contains("no filters"), "{filter}");
     // A group that can't begin leaves nothing.
-    assert!(refused(&|it| (it.group, it.steering) = (Some(6), mode("hash"))).contains("mode"));
+    let wrong = Steering::Program(program("main ="));
+    assert!(refused(&|it| (it.group, it.steering) = (Some(6), wrong.clone())).contains("poller-"));
     assert_eq!(poller.sizes()[0], 1);
     let many: Vec<_> = (0..63)
         .map(|_| {

@@ -6,12 +6,30 @@ use super::{Malformed, TEXT_MAX, head, open};
 /// How a group shares packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// The group's present mode; for the first member, the default mode.
+    /// As the group does now; for the first member, as the mode `flow` does.
     Any,
-    /// The mode with this name, and its options.
-    Mode(String),
-    /// The steering program with this text.
-    Program(String),
+    /// By this steering program.
+    Program(Program),
+}
+
+/// A steering program, and the options of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The steering program's text.
+    pub text: String,
+    /// How many flows to remember (`+sticky`).
+    pub flows: Option<u32>,
+    /// The buckets that may move to level the members' loads (`+balance`).
+    pub balance: Option<Balance>,
+}
+
+/// The buckets that may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// Buckets without live flows.
+    Idle,
+    /// All buckets.
+    All,
 }
 
 /// What a newcomer asks of a poller.
@@ -103,16 +121,18 @@ impl Hello {
         let mut out = head(HELLO);
         out.name("device", &self.device)?;
         out.option(self.group.map(u32::from));
-        let (kind, text) = match &self.steering {
-            Steering::Any => (0, ""),
-            Steering::Mode(mode) => (1, &mode[..]),
-            Steering::Program(text) => (2, &text[..]),
-        };
-        out.u8(kind);
-        match self.steering {
-            Steering::Any => {}
-            Steering::Mode(_) => out.name("mode", text)?,
-            Steering::Program(_) => out.text("steering program", text, TEXT_MAX)?,
+        match &self.steering {
+            Steering::Any => out.u8(0),
+            Steering::Program(program) => {
+                out.u8(1);
+                out.option(program.flows);
+                out.u8(match program.balance {
+                    None => 0,
+                    Some(Balance::Idle) => 1,
+                    Some(Balance::All) => 2,
+                });
+                out.text("steering program", &program.text, TEXT_MAX)?;
+            }
         }
         out.name_or_none("name", self.name.as_deref())?;
         out.u16(self.weight);
@@ -135,8 +155,7 @@ impl Hello {
             },
             steering: match from.u8("steering")? {
                 0 => Steering::Any,
-                1 => Steering::Mode(from.name("mode")?),
-                2 => Steering::Program(from.text("steering program", TEXT_MAX)?),
+                1 => Steering::Program(program(&mut from)?),
                 _ => return Err(Malformed::Field("steering")),
             },
             name: from.name_or_none("name")?,
@@ -152,4 +171,17 @@ impl Hello {
             false => Err(Malformed::Field("class")),
         }
     }
+}
+
+fn program(from: &mut Reader<'_>) -> Result<Program, Malformed> {
+    Ok(Program {
+        flows: from.option("number of flows")?,
+        balance: match from.u8("balance")? {
+            0 => None,
+            1 => Some(Balance::Idle),
+            2 => Some(Balance::All),
+            _ => return Err(Malformed::Field("balance")),
+        },
+        text: from.text("steering program", TEXT_MAX)?,
+    })
 }

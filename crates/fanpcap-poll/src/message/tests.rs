@@ -11,11 +11,32 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn steering() -> impl Strategy<Value = Steering> {
-    prop_oneof![
-        Just(Steering::Any),
-        name().prop_map(Steering::Mode),
-        "(main = [a-z_\n ]{0,80}){1,40}".prop_map(Steering::Program),
-    ]
+    let balance = prop_oneof![
+        Just(None),
+        Just(Some(Balance::Idle)),
+        Just(Some(Balance::All))
+    ];
+    let program = (
+        "(main = [a-z_\n ]{0,80}){1,40}",
+        any::<Option<u32>>(),
+        balance,
+    );
+    let program = program.prop_map(|(text, flows, balance)| {
+        Steering::Program(Program {
+            text,
+            flows,
+            balance,
+        })
+    });
+    prop_oneof![Just(Steering::Any), program]
+}
+
+fn text(text: String) -> Steering {
+    Steering::Program(Program {
+        text,
+        flows: None,
+        balance: None,
+    })
 }
 
 prop_compose! {
@@ -116,7 +137,7 @@ fn short() -> Hello {
     Hello {
         device: "packet:eth0".to_owned(),
         group: Some(5),
-        steering: Steering::Mode("flow".to_owned()),
+        steering: text("main = udp".to_owned()),
         name: None,
         weight: 1,
         class: 0,
@@ -129,7 +150,8 @@ fn short() -> Hello {
 /// A change of these bytes needs another [`VERSION`].
 #[test]
 fn the_bytes_of_a_hello_are_those_of_this_version() {
-    let expected = b"fanp\x01\0\x01\0\x0b\0packet:eth0\x01\x05\0\0\0\x01\x04\0flow\0\0\x01\0\0\
+    let expected =
+        b"fanp\x01\0\x01\0\x0b\0packet:eth0\x01\x05\0\0\0\x01\0\0\x0a\0main = udp\0\0\x01\0\0\
                      \x60\0\0\0\0\x01";
     assert_eq!(short().encode().unwrap(), expected);
 }
@@ -162,7 +184,7 @@ fn what_no_poller_accepts_is_not_sent() {
     assert_eq!(wrong(&|it| it.device = "a".repeat(256)), field("device"));
     assert_eq!(wrong(&|it| it.name = Some(String::new())), field("name"));
     assert_eq!(wrong(&|it| it.class = 64), field("class"));
-    let long = |len| Steering::Program("x".repeat(len));
+    let long = |len| text("x".repeat(len));
     assert_eq!(
         wrong(&|it| it.steering = long(TEXT_MAX + 1)),
         field("steering program")

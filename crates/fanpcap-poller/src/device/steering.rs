@@ -1,7 +1,7 @@
 //! The steering programs that newcomers ask for.
 
 use super::refused;
-use fanpcap_poll::message::{Refused, Steering};
+use fanpcap_poll::message::{self, Program, Refused, Steering};
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Balance, ForEngine, GroupOptions, modes};
 
@@ -10,37 +10,39 @@ use fanpcap_steer::{Balance, ForEngine, GroupOptions, modes};
 pub(super) struct Compiled {
     pub(super) tree: Tree,
     pub(super) digest: u64,
-    pub(super) balance: Option<Balance>,
+    pub(super) options: GroupOptions,
 }
+
+/// The most flows that a group may remember.
+const FLOWS_MAX: u32 = 1 << 20;
 
 /// Compiles what a newcomer asks for; `None` if it asks for nothing.
 pub(super) fn compile(steering: &Steering) -> Result<Option<Compiled>, Refused> {
     match steering {
         Steering::Any => Ok(None),
-        Steering::Mode(text) => of_mode(text).map(Some),
-        Steering::Program(text) => of_text(text, GroupOptions::default()).map(Some),
+        Steering::Program(program) => {
+            let options = GroupOptions {
+                flows: program.flows,
+                balance: program.balance.map(|balance| match balance {
+                    message::Balance::Idle => Balance::Idle,
+                    message::Balance::All => Balance::All,
+                }),
+            };
+            if program.flows.is_some_and(|flows| flows > FLOWS_MAX) {
+                return Err(refused("poller-steering", MANY_FLOWS));
+            }
+            let Program { text, .. } = program;
+            of_text(text, options).map(Some)
+        }
     }
 }
 
 /// The mode of a group whose first member asks for nothing.
 pub(super) fn default() -> Result<Compiled, Refused> {
-    of_mode("flow")
-}
-
-fn of_mode(text: &str) -> Result<Compiled, Refused> {
-    let (name, option) = text.split_once('+').unwrap_or((text, ""));
-    let balance = match option {
-        "" => None,
-        "balance" => Some(Balance::Idle),
-        "balance=all" => Some(Balance::All),
-        _ => return Err(refused("poller-steering", NO_OPTION)),
-    };
-    let source = modes::source(name).ok_or_else(|| refused("poller-steering", NO_MODE))?;
-    let options = GroupOptions {
-        balance,
-        ..GroupOptions::default()
-    };
-    of_text(source, options)
+    of_text(
+        modes::source("flow").unwrap_or_default(),
+        GroupOptions::default(),
+    )
 }
 
 fn of_text(text: &str, options: GroupOptions) -> Result<Compiled, Refused> {
@@ -53,10 +55,9 @@ fn of_text(text: &str, options: GroupOptions) -> Result<Compiled, Refused> {
     Ok(Compiled {
         tree,
         digest: compiled.digest(),
-        balance: options.balance,
+        options,
     })
 }
 
-const NO_MODE: &str = "the poller has no such mode: 'flow', 'flow_2_tuple' and their like are modes \
-                       of pollers; the kernel's modes are not";
-const NO_OPTION: &str = "the poller's groups have the options '+balance' and '+balance=all' only";
+const MANY_FLOWS: &str =
+    "a poller remembers at most 1048576 flows of a group: write +sticky=1048576";

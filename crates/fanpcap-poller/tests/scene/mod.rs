@@ -12,6 +12,7 @@ use fanpcap_poller::{
     Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
 };
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
+use fanpcap_steer::GroupOptions;
 use fanpcap_steer::native::Evaluator;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -113,7 +114,7 @@ pub fn group(source: &str, table: &Arc<Memory>) -> NewGroup {
     NewGroup {
         steering: Evaluator::of_group(&tree),
         table: Arc::clone(table),
-        is_balanced: false,
+        options: GroupOptions::default(),
     }
 }
 
