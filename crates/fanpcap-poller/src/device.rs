@@ -5,6 +5,7 @@ mod steering;
 mod member;
 
 use crate::fan_out::GROUPS_MAX;
+use crate::flows::FLOW_LEN;
 use crate::group::{GroupCounts, NewGroup};
 use crate::queue::Queue;
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
@@ -22,7 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use steering::Compiled;
 
-/// The most bytes of all pools of a device together.
+/// The most bytes of all pools, tables and remembered flows of a device together.
 const MEMORY_MAX: u64 = 8 << 30;
 
 /// Bytes of a block, and of a pool if the member asks for no size.
@@ -50,6 +51,8 @@ struct Group {
     served: ServedGroup,
     /// When the group's members were last looked after.
     attended_ns: u64,
+    /// Bytes of the table, and of the flows that the queues remember.
+    bytes: u64,
 }
 
 /// A newcomer that has become a member.
@@ -137,6 +140,9 @@ impl Device {
         } = compiled.map_or_else(steering::default, Ok)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
         let (index, _) = free.ok_or_else(|| refused("poller-groups", MANY_GROUPS))?;
+        let flows = u64::from(options.flows.unwrap_or_default()) * self.queues.len() as u64;
+        let bytes = SIZE_WITH_CLASSES as u64 + flows * FLOW_LEN;
+        self.check_memory(bytes)?;
         let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
         let table = sealed::create_memory(c"fanpcap_table", len);
         let table = Arc::new(table.map_err(|error| failed(&error))?);
@@ -159,6 +165,7 @@ impl Device {
             digest,
             served,
             attended_ns: now_ns,
+            bytes,
         });
         Ok(index)
     }
@@ -171,11 +178,7 @@ impl Device {
         now_ns: u64,
     ) -> Result<Entered, Refused> {
         let size = self.size(hello.memory);
-        let len = u64::from(size.file_len().unwrap_or(u32::MAX));
-        let taken: u64 = self.members.values().map(Member::len).sum();
-        if taken + len > MEMORY_MAX {
-            return Err(refused("poller-memory", NO_MEMORY));
-        }
+        self.check_memory(size.file_len().unwrap_or(u32::MAX).into())?;
         let made = PoolFile::create(size).and_then(|made| Ok((made, unix::pair()?)));
         let ((pool, lanes), [bell, members_end]) = made.map_err(|error| failed(&error))?;
         let descriptor = pool.as_fd().try_clone_to_owned();
@@ -210,6 +213,16 @@ impl Device {
             welcome,
             descriptors: [descriptor, members_end],
         })
+    }
+
+    /// Checks that so many bytes more may be taken.
+    fn check_memory(&self, bytes: u64) -> Result<(), Refused> {
+        let pools: u64 = self.members.values().map(Member::len).sum();
+        let groups: u64 = self.groups.iter().flatten().map(|group| group.bytes).sum();
+        match pools + groups + bytes <= MEMORY_MAX {
+            true => Ok(()),
+            false => Err(refused("poller-memory", NO_MEMORY)),
+        }
     }
 
     /// The size of a pool for a member that asks for so many bytes: two blocks or more for each
@@ -393,8 +406,8 @@ const MEMBERLESS_NS: u64 = 500_000_000;
 const OTHER_STEERING: &str = "the group has another steering program or mode: leave the mode out, \
                               or choose another group";
 const MANY_GROUPS: &str = "the poller's device has as many groups as it can have";
-const NO_MEMORY: &str = "the pools of the poller's members take all memory that they may take: ask \
-                         for a smaller buffer";
+const NO_MEMORY: &str = "the poller's members and groups take all memory that they may take: ask for a \
+                         smaller buffer";
 const FULL: &str = "the group has as many members as it can have";
 const NO_QUEUE: &str = "a queue of the poller's device has ended";
 

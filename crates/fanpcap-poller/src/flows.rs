@@ -23,6 +23,9 @@ struct Entry {
     sticky_id: u64,
 }
 
+/// Bytes of a flow in the table.
+pub(crate) const FLOW_LEN: u64 = size_of::<Entry>() as u64;
+
 /// The bit that distinguishes a key from a free place.
 const USED: u64 = 1 << 63;
 

@@ -295,6 +295,28 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
     await_all(&mut members, &frames);
 }
 
+#[test]
+fn all_pools_together_have_a_limit() {
+    let poller = Poller::of_wires(&[Wire::default()]);
+    let large = Hello {
+        memory: Some(256 << 20),
+        ..hello()
+    };
+    let mut members = Vec::new();
+    let refusal = loop {
+        match poller.newcomer(&large) {
+            Ok(member) => members.push(member),
+            Err(refusal) => break refusal,
+        }
+    };
+    // The kernel takes memory when it is written, so these pools take little.
+    assert_eq!(members.len(), 31, "8 GiB, with the group's table");
+    assert!(refusal.contains("poller-memory"), "{refusal}");
+    assert!(poller.newcomer(&hello()).is_ok(), "a small pool has room");
+    drop(members);
+    await_so("room", || poller.newcomer(&large).is_ok());
+}
+
 /// Connects hundreds of times, fills what the poller reads and writes, and overwrites its pool.
 #[test]
 fn a_hostile_member_harms_only_itself() {
