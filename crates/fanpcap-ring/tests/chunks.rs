@@ -83,8 +83,8 @@ impl Kernel {
             // SAFETY: the entry is in the ring.
             let entry = unsafe { self.fill.add(at) };
             // SAFETY: as above, and aligned.
-            self.free
-                .push_back(unsafe { entry.cast::<u64>().read_volatile() });
+            let chunk = unsafe { entry.cast::<u64>().read_volatile() };
+            self.free.push_back(chunk);
             self.taken = self.taken.wrapping_add(1);
         }
     }
