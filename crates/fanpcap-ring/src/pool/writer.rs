@@ -142,7 +142,7 @@ impl LaneWriter {
 
     /// Writes a record with at most `snaplen` bytes of the packet, and at most half a block of
     /// them. Readers see the record after [`LaneWriter::publish`]. Returns false, and counts the
-    /// packet as dropped, if no block is free, or if no byte of the packet is to be written.
+    /// packet as dropped, if no block is free.
     #[inline]
     pub fn put(&mut self, record: &NewRecord<'_>, snaplen: u32) -> bool {
         let tag = record.tag.filter(|_| record.bytes.len() >= ADDRESSES_LEN);
@@ -248,13 +248,9 @@ impl LaneWriter {
     }
 
     /// The offset in the lane's block for a record with so many bytes of a packet. Takes another
-    /// block if this one has no room. `None` if no block is free, or for 0 bytes, which are no
-    /// record.
+    /// block if this one has no room. `None` if no block is free.
     #[inline(always)]
     fn room(&mut self, captured: u32) -> Option<usize> {
-        if captured == 0 {
-            return None;
-        }
         // A block with no room for a short record is full, whatever the record's length: a reader
         // gives it back.
         let offset = self.offset();
