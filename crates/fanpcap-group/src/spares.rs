@@ -89,7 +89,7 @@ fn ask(table: Table<'_>, more: i64) {
 }
 
 /// Whether the founder has yet to make rings that newcomers have asked for, if it has made this
-/// many. It may have made more: a newcomer that waits no longer withdraws its request.
+/// many. It may have made more, because a newcomer that gives up withdraws its request.
 fn is_owed(table: Table<'_>, made: u64) -> bool {
     let owed = table.get(at::ASKED_RINGS).wrapping_sub(made);
     (1..1 << 63).contains(&owed)

@@ -110,8 +110,8 @@ impl Port for PolledPort {
             produced = produced.saturating_add(counts.produced);
             dropped = dropped.saturating_add(counts.dropped);
         }
-        let take = |told: &AtomicU64, now: u64| {
-            let before = told.fetch_max(now, Ordering::Relaxed);
+        let take = |counted: &AtomicU64, now: u64| {
+            let before = counted.fetch_max(now, Ordering::Relaxed);
             now.saturating_sub(before)
         };
         let dropped = take(&self.dropped, dropped);

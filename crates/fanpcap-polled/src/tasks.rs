@@ -20,7 +20,7 @@ pub(crate) struct Tasks {
     epoll: Epoll,
     welcome: Welcome,
     /// Whether the poller knows that the application reads.
-    has_told: AtomicBool,
+    has_reported: AtomicBool,
 }
 
 /// The reader of a pool. Pollers stamp by `CLOCK_MONOTONIC`.
@@ -49,21 +49,21 @@ impl Tasks {
             connection,
             epoll,
             welcome,
-            has_told: AtomicBool::new(false),
+            has_reported: AtomicBool::new(false),
         })
     }
 
     /// Says that the application reads, once. Returns when to try again, if the message has no
     /// room.
     fn tell(&self) -> Option<Duration> {
-        if self.has_told.load(Ordering::Relaxed) {
+        if self.has_reported.load(Ordering::Relaxed) {
             return None;
         }
         match send(self.connection.as_fd(), &Request::Reads) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(AGAIN),
             // After another error the connection is closed, which the port reports.
             Ok(()) | Err(_) => {
-                self.has_told.store(true, Ordering::Relaxed);
+                self.has_reported.store(true, Ordering::Relaxed);
                 None
             }
         }
