@@ -93,6 +93,10 @@ pub struct Membership {
     /// The member's slot and its rings; `None` on packet sockets. The member keeps the slot as long
     /// as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
+    /// Packets that had come for the member when it last looked after its device.
+    received: AtomicU64,
+    /// Since when no packets have come, or when the device was last looked after.
+    quiet_ns: AtomicU64,
     /// The end of the member's lifeline that hangs up. It is only kept open: nothing is written to
     /// it.
     _lifeline: OwnedFd,
@@ -145,6 +149,8 @@ impl Membership {
             is_unnumbered: false,
             io: None,
             _lifeline: lifeline,
+            received: AtomicU64::new(0),
+            quiet_ns: AtomicU64::new(0),
             later: OnceLock::new(),
         }
     }
@@ -355,6 +361,27 @@ impl Membership {
         Ok(Some((inherited, again)))
     }
 
+    /// Whether the device is gone, or the engine was detached from it. Asks the kernel only after
+    /// [`AT_DEVICE_NS`] without packets: the kernel answers under the lock for network devices
+    /// (rtnl). While other processes attach BPF programs, the reader would wait for that lock, and
+    /// packets would find no room.
+    fn has_lost_device(&self) -> bool {
+        let Some(on_device) = &self.shared.on_device else {
+            return false;
+        };
+        let now_ns = clock::monotonic_ns();
+        let received = self.counted().map_or(0, |counted| counted.received);
+        if self.received.swap(received, Ordering::Relaxed) != received {
+            self.quiet_ns.store(now_ns, Ordering::Relaxed);
+        }
+        let quiet_ns = self.quiet_ns.load(Ordering::Relaxed);
+        let is_quiet = now_ns.saturating_sub(quiet_ns) >= AT_DEVICE_NS;
+        if is_quiet {
+            self.quiet_ns.store(now_ns, Ordering::Relaxed);
+        }
+        is_quiet && on_device.is_detached()
+    }
+
     /// Completes an exchange of the group's BPF program that another process left unfinished. Frees
     /// what the device still has for groups that are gone. Returns false if another process holds
     /// the device's guard.
@@ -468,7 +495,7 @@ impl GroupTasks for Membership {
             inherited,
             again,
             latest: Some(Duration::from_nanos(latest)),
-            is_lost: on_device.is_some_and(|it| it.is_detached()),
+            is_lost: self.has_lost_device(),
             skipped: Some(self.skipped.swap(0, Ordering::Relaxed)).filter(|&frames| frames > 0),
         }
     }

@@ -7,20 +7,29 @@ use fanpcap_testkit::Member;
 use crate::stage::{Group, SHARED, Stage};
 use crate::vitals::{self, Vitals};
 
-/// The ways to read a plain handle's ring, for the roles that have plain handles.
-const DRIVERS: [Option<&str>; 2] = [None, Some("tpacket")];
+/// The way in which a role's handles are read; `None` is the default.
+type Driver = Option<&'static str>;
 
-/// A role, and the group of its handles; `None` for plain handles.
-const ROLES: [(&str, Option<Group>); 9] = [
-    ("resident", Some(SHARED)),
-    ("resident", None),
-    ("slow", Some(("41", "lb"))),
-    ("slow", None),
-    ("filters", Some(("21", "hash"))),
-    ("filters", None),
-    ("breaks", Some(("31", "lb"))),
-    ("breaks", None),
-    ("churn", Some(SHARED)),
+const DEFAULT: &[Driver] = &[None];
+const SOCKETS: &[Driver] = &[None, Some("tpacket")];
+const ALL: &[Driver] = &[None, Some("tpacket"), Some("xdp")];
+const XDP: &[Driver] = &[Some("xdp")];
+
+/// A role, the group of its handles (`None` for plain handles), and the drivers. On the XDP engine
+/// no handle is slow: the least pool has room for all that a slow reader leaves.
+const ROLES: [(&str, Option<Group>, &[Driver]); 12] = [
+    ("resident", Some(SHARED), DEFAULT),
+    ("resident", Some(("51", "flow")), XDP),
+    ("resident", None, ALL),
+    ("slow", Some(("41", "lb")), DEFAULT),
+    ("slow", None, SOCKETS),
+    ("filters", Some(("21", "hash")), DEFAULT),
+    ("filters", Some(("61", "flow")), XDP),
+    ("filters", None, ALL),
+    ("breaks", Some(("31", "lb")), DEFAULT),
+    ("breaks", None, ALL),
+    ("churn", Some(SHARED), DEFAULT),
+    ("churn", None, XDP),
 ];
 
 /// All processes.
@@ -35,12 +44,7 @@ struct Player {
 impl Cast {
     pub(crate) fn start(stage: &Stage) -> Result<Self> {
         let mut players = Vec::new();
-        for (role, group) in ROLES {
-            let drivers = if group.is_some() {
-                &DRIVERS[..1]
-            } else {
-                &DRIVERS[..]
-            };
+        for (role, group, drivers) in ROLES {
             for &driver in drivers {
                 let player = Player::start(stage, role, group, driver);
                 players.push(player.with_context(|| role.to_owned())?);

@@ -1,7 +1,7 @@
 //! Joins on an engine: how packets come to a newcomer whose rings an engine fills.
 
 use super::prepared::Prepared;
-use super::{EngineError, JoinError, Newcomer, device, free_number, wanted};
+use super::{EngineError, JoinError, Newcomer, ProgramError, device, free_number, wanted};
 use crate::shared::Shared;
 use crate::table::at;
 use fanpcap_config::settings::{Group, Steal};
@@ -38,10 +38,25 @@ pub(super) fn in_new_group<T>(
         newcomer.is_first = true;
         newcomer.fanout = wanted(newcomer.group, newcomer.choice.mode);
         match join(&newcomer) {
-            Err(error) if taken.len() + 1 < TRIES && error.is_of_other() => taken.push(number),
+            Err(error) if taken.len() + 1 < TRIES && has_members(&error) => taken.push(number),
             joined => return joined,
         }
     }
+}
+
+/// Whether the number of the new group turned out to be that of a group with members. They may be
+/// unreachable: a member's page is gone before the kernel has closed the member's socket.
+pub(super) fn has_members(error: &JoinError) -> bool {
+    let of_members = matches!(
+        error,
+        JoinError::Program(
+            ProgramError::Unreachable { .. }
+                | ProgramError::Other { .. }
+                | ProgramError::Served { .. }
+                | ProgramError::Founded { .. }
+        )
+    );
+    of_members || error.is_of_other()
 }
 
 /// Gives the device's packets to the group. If the group `steals`, the host does not get these

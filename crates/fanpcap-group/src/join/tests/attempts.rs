@@ -18,13 +18,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The lock of a group, how often rings were made while the lock was free, and how often the
-/// registry was opened for a steering program.
+/// The lock of a group, and how often rings were made while the lock was free, the registry was
+/// opened for a steering program, and the kernel was asked whether the engine was detached.
 #[derive(Debug)]
 struct Watch {
     lock: GroupLock,
     free: AtomicUsize,
     loaders: AtomicUsize,
+    asked: AtomicUsize,
     /// No rings are made while a test holds this.
     held: Mutex<()>,
 }
@@ -35,6 +36,7 @@ impl Watch {
             lock: GroupLock::open(&Identity::outside(7, ifindex)).unwrap(),
             free: AtomicUsize::new(0),
             loaders: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
             held: Mutex::new(()),
         })
     }
@@ -107,6 +109,7 @@ impl OnDevice for Watched {
     }
 
     fn is_detached(&self) -> bool {
+        self.1.asked.fetch_add(1, Ordering::Relaxed);
         self.0.is_detached()
     }
 
@@ -166,6 +169,31 @@ fn who_joins_again_makes_its_rings_without_the_groups_lock() {
         assert_eq!(watch.free.load(Ordering::Relaxed), 2);
         drop(prepared);
         leave([first, second], ifindex);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn while_packets_come_the_kernel_is_not_asked_about_the_device() {
+    on_pair(|ifindex| {
+        let flow = choice(Group::Number(7), "main = steer_flow");
+        let (prepared, watch) = watched(ifindex, &flow);
+        let mut all = [join_on(ifindex, &flow, Some(asks(&prepared))).unwrap()];
+        drop(prepared);
+        await_shares(&all);
+        let asked = || watch.asked.load(Ordering::Relaxed);
+        let before = asked();
+        for _ in 0..20 {
+            send(1);
+            await_frames(&mut all, 1);
+            all[0].membership().attend();
+        }
+        assert_eq!(asked(), before);
+        await_so("a question without packets", || {
+            all[0].membership().attend();
+            asked() > before
+        });
+        leave(all, ifindex);
     });
 }
 
