@@ -93,8 +93,8 @@ pub struct Membership {
     /// The member's slot and its rings; `None` on packet sockets. The member keeps the slot as long
     /// as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
-    /// Packets that had come for the member when it last looked after its device.
-    received: AtomicU64,
+    /// Packets that had come to the group when this member last looked after the device.
+    offered: AtomicU64,
     /// Since when no packets have come, or when the device was last looked after.
     quiet_ns: AtomicU64,
     /// The end of the member's lifeline that hangs up. It is only kept open: nothing is written to
@@ -149,7 +149,7 @@ impl Membership {
             is_unnumbered: false,
             io: None,
             _lifeline: lifeline,
-            received: AtomicU64::new(0),
+            offered: AtomicU64::new(0),
             quiet_ns: AtomicU64::new(0),
             later: OnceLock::new(),
         }
@@ -361,17 +361,17 @@ impl Membership {
         Ok(Some((inherited, again)))
     }
 
-    /// Whether the device is gone, or the engine was detached from it. Asks the kernel only after
-    /// [`AT_DEVICE_NS`] without packets: the kernel answers under the lock for network devices
-    /// (rtnl). While other processes attach BPF programs, the reader would wait for that lock, and
-    /// packets would find no room.
+    /// Whether the device is gone, or the engine was detached from it. Asks the kernel only if no
+    /// packets have come to the group for [`AT_DEVICE_NS`], by the published ledger: the kernel
+    /// answers under the lock for network devices (rtnl). While other processes attach BPF programs,
+    /// the reader would wait for that lock, and packets would find no room.
     fn has_lost_device(&self) -> bool {
         let Some(on_device) = &self.shared.on_device else {
             return false;
         };
         let now_ns = clock::monotonic_ns();
-        let received = self.counted().map_or(0, |counted| counted.received);
-        if self.received.swap(received, Ordering::Relaxed) != received {
+        let offered = self.shared.table().ledger().map_or(0, |it| it.offered);
+        if self.offered.swap(offered, Ordering::Relaxed) != offered {
             self.quiet_ns.store(now_ns, Ordering::Relaxed);
         }
         let quiet_ns = self.quiet_ns.load(Ordering::Relaxed);

@@ -186,6 +186,7 @@ fn while_packets_come_the_kernel_is_not_asked_about_the_device() {
         for _ in 0..20 {
             send(1);
             await_frames(&mut all, 1);
+            all[0].membership().shared().publish_ledger();
             all[0].membership().attend();
         }
         assert_eq!(asked(), before);
