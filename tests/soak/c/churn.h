@@ -1,4 +1,6 @@
-/* Threads that continuously open and close handles, each time in a random way. */
+/* Threads that continuously open and close handles, each time in a random way. Plain handles are
+   opened by one thread: each takes the device, which holds up all other handles on the XDP
+   engine. */
 #ifndef churn_h
 #define churn_h
 
@@ -58,10 +60,15 @@ static inline void *churn_on(void *argument)
 	return NULL;
 }
 
+static inline int churner_count(void)
+{
+	return group < 0 ? 1 : CHURNERS;
+}
+
 static inline void start_churn(void)
 {
-	for (size_t i = 0; i < CHURNERS; i++)
-		pthread_create(&churners[i], NULL, churn_on, (void *)(i << 8));
+	for (int i = 0; i < churner_count(); i++)
+		pthread_create(&churners[i], NULL, churn_on, (void *)((size_t)i << 8));
 }
 
 static inline void tell_churn(void)
@@ -71,7 +78,7 @@ static inline void tell_churn(void)
 
 static inline void end_churn(void)
 {
-	for (int i = 0; i < CHURNERS; i++)
+	for (int i = 0; i < churner_count(); i++)
 		pthread_join(churners[i], NULL);
 }
 
