@@ -60,6 +60,10 @@ const DESCRIPTORS: usize = 4;
 /// The group slot of the first group.
 const FIRST: u32 = 1;
 
+/// The most group slots without a group that a root serves. Each costs a BPF function's call and a
+/// look into the array of BPF programs for each packet.
+const UNUSED_MAX: u32 = 2;
+
 /// A device that can probably be taken over. Only an attempt shows whether it can.
 #[derive(Debug)]
 pub struct Untaken {
@@ -195,6 +199,9 @@ impl Device {
                 _ => Ok(()),
             };
         }
+        if only.is_none() && self.has_root_for(group_slots)? {
+            return Ok(());
+        }
         let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,
             Err(_) if group_slots != 0 && self.root() & group_slots == group_slots => return Ok(()),
@@ -225,6 +232,22 @@ impl Device {
         }
         self.set_root(root);
         Ok(())
+    }
+
+    /// Whether the device runs a root that serves these group slots, and at most [`UNUSED_MAX`] group
+    /// slots more. So most groups come and go without another root: members that attach one hold the
+    /// kernel's lock for network devices, for which members of other groups would wait.
+    fn has_root_for(&self, group_slots: u32) -> io::Result<bool> {
+        let root = self.root();
+        let is_for_several = root.count_ones() > 1 && root & group_slots == group_slots;
+        let unused = (root & !group_slots).count_ones();
+        if !is_for_several || group_slots == 0 || unused > UNUSED_MAX {
+            return Ok(false);
+        }
+        match self.ifindex()? {
+            0 => Err(io::Error::from_raw_os_error(ENOLINK)),
+            _ => Ok(true),
+        }
     }
 
     /// Loads the root for these group slots. `None` if a single group needs no root, so that the

@@ -104,11 +104,21 @@ fn groups_come_and_go_and_each_packet_goes_to_all_of_them() {
             .serve(&[group_slot(0, 3), group_slot(1, 0), group_slot(2, 15)])
             .unwrap();
         got(&[0, 1, 2]);
+        // Groups that leave and join again do not change the root.
+        let root = || device.link.program_id().unwrap();
+        let of_three = root();
         device
             .serve(&[group_slot(1, 0), group_slot(2, 15)])
             .unwrap();
         got(&[1, 2]);
+        assert_eq!(root(), of_three);
+        device
+            .serve(&[group_slot(0, 3), group_slot(1, 0), group_slot(2, 15)])
+            .unwrap();
+        got(&[0, 1, 2]);
+        assert_eq!(root(), of_three);
         device.serve(&[group_slot(1, 0)]).unwrap();
+        assert_ne!(root(), of_three);
         got(&[1]);
         device.serve(&[]).unwrap();
         got(&[]);
