@@ -15,6 +15,8 @@
 //! a block is trusted. A record that makes no sense ends its block.
 
 pub mod layout;
+mod shape;
+pub mod program;
 mod words;
 mod memory;
 mod lane;
@@ -31,6 +33,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub use memory::{PoolCounts, PoolMemory, PoolWords};
+pub use shape::{POOL_LEN, PoolShape};
 pub use words::{NEVER, ONLY_DROPS, Word, wake_after};
 pub use writer::{LaneWriter, NewRecord};
 

@@ -9,11 +9,12 @@ mod copy;
 mod sent;
 mod deliver;
 
-use crate::layout::{self, FILTERS_MAP, PoolShape, SENT_FILTERS_MAP, ledger, settings};
+use crate::layout::{self, FILTERS_MAP, SENT_FILTERS_MAP, ledger, settings};
 use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
+use fanpcap_ring::pool::PoolShape;
 use fanpcap_steer::ebpf::{Apart, Delivery};
 
 /// The capture that is compiled into a group's BPF program.
@@ -164,7 +165,7 @@ impl Delivery for Capture {
     }
 
     fn make_room(&self, asm: &mut Assembler) {
-        pool::take_block(asm, self.shape);
+        self.writer().take_block(asm);
     }
 
     fn again(&self, asm: &mut Assembler) {

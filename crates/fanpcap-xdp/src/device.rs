@@ -2,7 +2,7 @@
 
 use crate::behind::{Behind, Selection};
 use crate::layout::settings;
-use crate::layout::{self, GROUP_SLOTS, PoolShape, SETTINGS_LEN};
+use crate::layout::{self, GROUP_SLOTS, SETTINGS_LEN};
 use crate::own::Own;
 use crate::program::DeviceMaps;
 use crate::tags::Tags;
@@ -12,6 +12,7 @@ use fanpcap_linux::bpf::{self, Attached, Hook, LoadError, LoadedProgram, Map, Ob
 use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::{ethtool, interface};
+use fanpcap_ring::pool::PoolShape;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -79,7 +80,7 @@ impl Untaken {
     /// # Errors
     /// See [`Unavailable`].
     pub fn find(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
-        PoolShape::of_machine()?;
+        pool_shape()?;
         let link = check(ifindex)?;
         // Another process may have detached the selection since it was opened.
         let selection = selection.filter(|_| link.xdp.is_some());
@@ -126,20 +127,18 @@ impl Untaken {
     }
 }
 
-impl PoolShape {
-    /// Returns the shape of the pools of a new group on this machine.
-    ///
-    /// # Errors
-    /// [`Unavailable::Realtime`], [`Unavailable::Cpus`], or [`Unavailable::Device`] if the CPUs
-    /// can't be counted.
-    pub fn of_machine() -> Result<Self, Unavailable> {
-        if cpu::is_realtime() {
-            return Err(Unavailable::Realtime);
-        }
-        let possible = cpu::possible().map_err(Unavailable::Device)?;
-        let online = cpu::online().map_err(Unavailable::Device)?;
-        Self::for_cpus(possible, online).ok_or(Unavailable::Cpus(possible))
+/// Returns the shape of new pools on this machine.
+///
+/// # Errors
+/// [`Unavailable::Realtime`], [`Unavailable::Cpus`], or [`Unavailable::Device`] if the CPUs can't
+/// be counted.
+pub fn pool_shape() -> Result<PoolShape, Unavailable> {
+    if cpu::is_realtime() {
+        return Err(Unavailable::Realtime);
     }
+    let possible = cpu::possible().map_err(Unavailable::Device)?;
+    let online = cpu::online().map_err(Unavailable::Device)?;
+    PoolShape::for_cpus(possible, online).ok_or(Unavailable::Cpus(possible))
 }
 
 impl Device {

@@ -1,10 +1,9 @@
 //! XDP as an engine: takes over devices, and creates groups on them.
 
 use crate::count_maps::{CountMaps, counts_by_them};
-use crate::device::Untaken;
+use crate::device::{Untaken, pool_shape};
 use crate::error::{XdpError, of_store};
 use crate::held::HeldCounters;
-use crate::layout::PoolShape;
 use crate::on_device::OnXdp;
 use crate::pool::MemberPool;
 use crate::program::GroupProgram;
@@ -38,7 +37,7 @@ impl Engine for Xdp {
     }
 
     fn ring_bytes(&self, asked: Option<u32>) -> Option<u64> {
-        let shape = PoolShape::of_machine().ok()?;
+        let shape = pool_shape().ok()?;
         Some(MemberPool::bytes(asked, shape))
     }
 
@@ -117,7 +116,7 @@ impl TakenDevice for DeviceRegistry {
         let counts = CountMaps::new().map_err(of_store)?;
         let given = counts.given(group.table);
         let compile = |capture: &crate::Capture| group.steering.object(capture);
-        let shape = PoolShape::of_machine().map_err(XdpError::Unavailable)?;
+        let shape = pool_shape().map_err(XdpError::Unavailable)?;
         let loaded = GroupProgram::load(shape, self.device().maps(), &given, &compile);
         let (program, loaded) = loaded.map_err(XdpError::Program)?;
         let on_device = OnXdp::new(program, counts, self, group).map_err(of_store)?;

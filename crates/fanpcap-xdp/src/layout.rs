@@ -1,81 +1,10 @@
 //! The layout that BPF programs and processes share: names and sizes of maps, and offsets in them.
 
 use fanpcap_bpf::{MapKind, MapSpec};
-use fanpcap_ring::pool::layout::{BLOCKS_MAX, words_len};
+use fanpcap_ring::pool::PoolShape;
 
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
-
-/// The shape of the pools of a group's members. All members of a group have pools of one shape, but
-/// of any number of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolShape {
-    /// A power of two. A CPU writes into the lane with its number.
-    lanes: u32,
-    /// Bytes of a block, a power of two.
-    block_len: u32,
-}
-
-/// The most lanes.
-const LANES_MAX: u32 = 256;
-
-/// Bytes of the shortest and the longest block.
-const BLOCK_LEN_MIN: u32 = 256 << 10;
-const BLOCK_LEN_MAX: u32 = 1 << 20;
-
-/// Bytes of a pool, if the application has set no size.
-pub(crate) const POOL_LEN: u32 = 64 << 20;
-
-/// So many blocks for each CPU that is online fit into [`POOL_LEN`], or 256 in all: a CPU that no
-/// longer receives packets may keep a block.
-const BLOCKS_A_CPU: u32 = 8;
-
-impl PoolShape {
-    /// Returns the shape for a machine with `possible` CPUs, of which `online` are online. `None`
-    /// for more possible CPUs than a group has lanes, or if a pool can't have two blocks for each
-    /// CPU that is online.
-    pub fn for_cpus(possible: u32, online: u32) -> Option<Self> {
-        let lanes = possible.max(1).next_power_of_two();
-        let most = POOL_LEN / BLOCKS_A_CPU / online.clamp(1, LANES_MAX);
-        let block_len = (most + 1).next_power_of_two() / 2;
-        let fits = lanes <= LANES_MAX && 2 * online <= BLOCKS_MAX;
-        // Above 128 lanes, the shortest block has no room for the pool's words.
-        fits.then(|| Self {
-            lanes,
-            block_len: block_len
-                .clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX)
-                .max(words_len(lanes).next_power_of_two()),
-        })
-    }
-
-    /// Returns the shape of the pools of a group whose array has `entries` rows, with blocks of
-    /// `block_len` bytes. `None` if no group has such pools.
-    pub(crate) fn of_group(entries: usize, block_len: u32) -> Option<Self> {
-        let lanes = u32::try_from(entries).ok()? / SLOTS;
-        let fits = lanes.is_power_of_two()
-            && lanes <= LANES_MAX
-            && entries == (lanes * SLOTS) as usize
-            && block_len.is_power_of_two()
-            && block_len >= words_len(lanes)
-            && (BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len);
-        fits.then_some(Self { lanes, block_len })
-    }
-
-    /// The number of lanes.
-    pub fn lanes(self) -> u32 {
-        self.lanes
-    }
-
-    /// Bytes of a block.
-    pub fn block_len(self) -> u32 {
-        self.block_len
-    }
-
-    /// How many rows all slots together have.
-    pub(crate) fn entries(self) -> u32 {
-        SLOTS * self.lanes
-    }
-}
 
 /// Bytes of a row: a value of [`ROWS_MAP`] or of [`LEDGER_MAP`]. A row is two cache lines, because
 /// processors fetch cache lines in pairs.
@@ -171,26 +100,8 @@ pub const GROUP_SLOTS: u32 = 16;
 
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
-/// The offsets in a record. The crate fanpcap-ring reads the
-/// record.
-pub(crate) mod record {
-    /// 64 bits: nanoseconds of `CLOCK_MONOTONIC`.
-    pub(crate) const STAMP: i16 = 0;
-    /// 32 bits: bytes captured.
-    pub(crate) const CAPLEN: i16 = 8;
-    /// 32 bits: bytes on the wire.
-    pub(crate) const LEN: i16 = 12;
-    /// 16 bits: the receive queue.
-    pub(crate) const QUEUE: i16 = 16;
-    /// 16 bits of flags.
-    pub(crate) const FLAGS: i16 = 18;
-    /// The number of the bit in the flags that is set if another member also gets the packet.
-    pub(crate) const COPY_BIT: i32 = 2;
-    /// 32 bits: the number of the filter that the frame has passed; 0 if no filter has run.
-    pub(crate) const FILTER: i16 = 20;
-    /// The captured bytes.
-    pub(crate) const DATA: i16 = 24;
-}
+/// The number of the bit in a record's flags that is set if another member also gets the packet.
+pub(crate) const COPY_BIT: i32 = 2;
 
 /// The array of members' maps with this name.
 pub(crate) fn members(name: &'static str) -> MapSpec {
@@ -205,7 +116,7 @@ pub(crate) fn first_bell() -> MapSpec {
 }
 
 pub(crate) fn rows(shape: PoolShape) -> MapSpec {
-    MapSpec::given_rows(ROWS_MAP, MapKind::Array, ROW_LEN, shape.entries())
+    MapSpec::given_rows(ROWS_MAP, MapKind::Array, ROW_LEN, SLOTS * shape.lanes())
 }
 
 /// The map of a group's own counters.
@@ -228,56 +139,4 @@ pub(crate) fn stamp() -> MapSpec {
 
 pub(crate) fn programs() -> MapSpec {
     MapSpec::given_rows(PROGRAMS_MAP, MapKind::ProgArray, 4, GROUP_SLOTS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fanpcap_ring::pool::layout::{SHORT, last_offset};
-
-    /// All other CPUs keep a block with a record or two.
-    #[test]
-    fn one_cpu_has_room_for_100_ms_of_a_million_packets_a_second() {
-        let record = 24 + 512 + 8;
-        for online in 1..=40 {
-            let block_len = PoolShape::for_cpus(online, online).unwrap().block_len();
-            // The words take one block.
-            let blocks = POOL_LEN / block_len - 1 - (online - 1);
-            let records = blocks * (last_offset(block_len, SHORT) / record + 1);
-            assert!(records >= 100_000, "{online} CPUs: {records}");
-        }
-    }
-
-    #[test]
-    fn the_shape_is_found_again_by_the_rows_and_the_block() {
-        for (possible, online, lanes, block_len) in [
-            (1, 1, 1, 1 << 20),
-            (2, 2, 2, 1 << 20),
-            (8, 8, 8, 1 << 20),
-            (9, 9, 16, 512 << 10),
-            (16, 16, 16, 512 << 10),
-            (240, 4, 256, 1 << 20),
-            (17, 17, 32, 256 << 10),
-            (64, 64, 64, 256 << 10),
-            (128, 128, 128, 256 << 10),
-            (129, 128, 256, 512 << 10),
-        ] {
-            let shape = PoolShape::for_cpus(possible, online).unwrap();
-            assert_eq!((shape.lanes(), shape.block_len()), (lanes, block_len));
-            let found = PoolShape::of_group(shape.entries() as usize, block_len);
-            assert_eq!(found, Some(shape));
-        }
-        assert_eq!(PoolShape::for_cpus(257, 2), None);
-        assert_eq!(PoolShape::for_cpus(256, 129), None);
-        let wrong = [
-            (0, 1 << 20),
-            (511, 1 << 20),
-            (512, 1 << 21),
-            (512, 3 << 17),
-            (256 * 256, 256 << 10),
-        ];
-        for (entries, block_len) in wrong {
-            assert_eq!(PoolShape::of_group(entries, block_len), None);
-        }
-    }
 }

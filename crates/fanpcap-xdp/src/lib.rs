@@ -32,13 +32,13 @@ mod engine;
 
 pub use behind::{Selection, TURN};
 pub use capture::Capture;
-pub use device::{Device, ServedDevice, Untaken, takes_tags};
+pub use device::{Device, ServedDevice, Untaken, pool_shape, takes_tags};
 pub use engine::Xdp;
 pub use error::XdpError;
-pub use layout::{GROUP_SLOTS, PoolShape, SLOTS};
+pub use layout::{GROUP_SLOTS, SLOTS};
 pub use load::{Compile, ProgramError};
-pub use pool::MemberPool;
-pub use port::open;
+pub use pool::{MemberPool, PoolArray};
+pub use port::{CLOCKS, open};
 pub use program::{DeviceMaps, GroupProgram, SlotFilter};
 pub use registry::DeviceRegistry;
 pub use rows::{GroupCounts, SlotCounts};

@@ -1,9 +1,10 @@
 //! Loads a group's BPF programs: of each, the first variant that the verifier accepts.
 
 use crate::capture::{Capture, Variant};
-use crate::layout::{PoolShape, SENT_FILTERS_MAP};
+use crate::layout::SENT_FILTERS_MAP;
 use fanpcap_bpf::Object;
 use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram};
+use fanpcap_ring::pool::PoolShape;
 use fanpcap_steer::ebpf::EbpfError;
 use std::os::fd::BorrowedFd;
 

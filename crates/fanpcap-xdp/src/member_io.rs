@@ -74,7 +74,7 @@ impl MemberIo for PoolOfMember {
     }
 
     fn bytes(&self) -> usize {
-        self.pool.size()
+        self.pool.array.size()
     }
 
     fn captures_sent(&self) -> bool {

@@ -6,7 +6,6 @@
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::error::{XdpError, of_store};
-use crate::layout::PoolShape;
 use crate::member_io::PoolOfMember;
 use crate::pool::MemberPool;
 use crate::port::CLOCKS;
@@ -21,6 +20,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
+use fanpcap_ring::pool::PoolShape;
 use fanpcap_ring::{Pool, Remains};
 use fanpcap_steer::ForEngine;
 use std::io;
@@ -195,12 +195,12 @@ impl OnDevice for OnXdp {
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool> {
         let own = rings.iter().map(OwnedFd::try_clone);
         let pool = MemberPool::open(own.collect::<io::Result<_>>()?, self.program.shape())?;
-        Ok(pool.map_words()?.has_unread())
+        Ok(pool.array.map_words()?.has_unread())
     }
 
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
         let pool = MemberPool::open(rings, self.program.shape())?;
-        let pool = Pool::new(pool.map()?, self.ifindex, CLOCKS);
+        let pool = Pool::new(pool.array.map()?, self.ifindex, CLOCKS);
         Ok(Remains::of_pool(pool, taken))
     }
 
@@ -278,7 +278,7 @@ fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
 /// Opens the pool that a founder has made for a newcomer. Refuses a pool in which packets were.
 fn open_new(made: Vec<OwnedFd>, shape: PoolShape) -> io::Result<MemberPool> {
     let pool = MemberPool::open(made, shape)?;
-    let words = pool.map_words()?;
+    let words = pool.array.map_words()?;
     match (0..words.lanes()).any(|lane| words.is_used(lane)) {
         true => Err(io::ErrorKind::ResourceBusy.into()),
         false => Ok(pool),

@@ -1,23 +1,27 @@
-//! A member's pool on one device: its array, which [`fanpcap_ring::pool`] describes, and the ring
-//! buffer that wakes its reader.
+//! The arrays of pools, which [`fanpcap_ring::pool`] describes, and a member's pool on one device.
 
-use crate::layout::{POOL_LEN, PoolShape};
 use crate::rows::SlotCounts;
-use fanpcap_linux::bpf::{RingBuffer, SharedArray};
+use fanpcap_linux::bpf::{ObjectArray, RingBuffer, SharedArray};
 use fanpcap_linux::process::cpu;
 use fanpcap_ring::pool::layout::{BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, readers_at, words};
+use fanpcap_ring::pool::{POOL_LEN, PoolShape};
 use fanpcap_ring::{PoolMemory, PoolWords};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+/// The array of a pool. Entry 0 has the words, the other entries are blocks.
+#[derive(Debug)]
+pub struct PoolArray {
+    array: SharedArray,
+    shape: PoolShape,
+}
+
 /// A member's pool.
 #[derive(Debug)]
 pub struct MemberPool {
-    /// Entry 0 has the words, the other entries are blocks.
-    array: SharedArray,
+    pub(crate) array: PoolArray,
     bell: RingBuffer,
-    shape: PoolShape,
     /// The slot's counts at the time when the slot got this pool.
     before: OnceLock<SlotCounts>,
 }
@@ -27,19 +31,87 @@ const MIB: u32 = 1 << 20;
 const BYTES_MIN: u32 = 4 * MIB;
 const BYTES_MAX: u32 = 256 * MIB;
 
-impl MemberPool {
-    /// Creates an empty pool. `bytes` is the size of all blocks, if the application has set a size.
+impl PoolArray {
+    /// Creates an empty pool. `bytes` is the size of all blocks, if somebody has set a size.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
     pub fn create(bytes: Option<u32>, shape: PoolShape) -> io::Result<Self> {
         let entries = entry_count(bytes, shape, cpu::online().ok());
-        let array = array(shape, entries)?;
+        let array = SharedArray::create(NAME, shape.block_len(), entries)?;
         array.fill(&words(entries - 1, shape.block_len(), shape.lanes()))?;
+        Ok(Self { array, shape })
+    }
+
+    /// Opens a pool with so many lanes from another process's descriptor. Needs no capability.
+    ///
+    /// # Errors
+    /// `InvalidData` if `fd` can't be the array of such a pool.
+    pub fn open(fd: OwnedFd, lanes: u32) -> io::Result<Self> {
+        let array = SharedArray::open(fd)?;
+        let shape = PoolShape::new(lanes, array.entry_len());
+        let shape = shape.ok_or(io::ErrorKind::InvalidData)?;
+        let pool = Self { array, shape };
+        // The words tell the number of lanes.
+        pool.map_words()?;
+        Ok(pool)
+    }
+
+    /// Creates an empty array of `count` pools of this shape, which BPF programs use.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`.
+    pub fn places(shape: PoolShape, count: u32) -> io::Result<ObjectArray> {
+        let example = SharedArray::create(NAME, shape.block_len(), 1)?;
+        ObjectArray::of_arrays(NAME, &example, count)
+    }
+
+    /// Maps the pool.
+    ///
+    /// # Errors
+    /// The errors of mmap(2); `InvalidData` if the array does not make a pool.
+    pub fn map(&self) -> io::Result<PoolMemory> {
+        let words = self.map_words()?;
+        let first = self.shape.block_len() as usize;
+        let blocks = self.array.map(first, self.size().saturating_sub(first))?;
+        PoolMemory::new(words, blocks).ok_or(io::ErrorKind::InvalidData.into())
+    }
+
+    /// Maps the pool's words. The rows that BPF programs write are mapped to read them only.
+    ///
+    /// # Errors
+    /// As [`PoolArray::map`].
+    pub fn map_words(&self) -> io::Result<PoolWords> {
+        let (lanes, block_len) = (self.shape.lanes(), self.shape.block_len());
+        let rows = |row: u32| (row * (1 + lanes)) as usize;
+        let writers = self.array.map_to_read(0, rows(WRITER_ENTRY))?;
+        let readers_at = readers_at(lanes) as usize;
+        let readers = self.array.map(readers_at, rows(READER_ENTRY))?;
+        let words = PoolWords::new(writers, readers, block_len as usize);
+        words.ok_or(io::ErrorKind::InvalidData.into())
+    }
+
+    /// Bytes of the words and of all blocks.
+    pub fn size(&self) -> usize {
+        self.array.len()
+    }
+}
+
+impl AsFd for PoolArray {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.array.as_fd()
+    }
+}
+
+impl MemberPool {
+    /// Creates an empty pool. `bytes` is the size of all blocks, if the application has set a size.
+    ///
+    /// # Errors
+    /// As [`PoolArray::create`].
+    pub fn create(bytes: Option<u32>, shape: PoolShape) -> io::Result<Self> {
         Ok(Self {
-            array,
+            array: PoolArray::create(bytes, shape)?,
             bell: RingBuffer::smallest(NAME)?,
-            shape,
             before: OnceLock::new(),
         })
     }
@@ -59,17 +131,11 @@ impl MemberPool {
     pub fn open(fds: Vec<OwnedFd>, shape: PoolShape) -> io::Result<Self> {
         let fds = <[OwnedFd; 2]>::try_from(fds);
         let [array, bell] = fds.map_err(|_| io::ErrorKind::InvalidData)?;
-        let array = SharedArray::open(array)?;
-        let shape = PoolShape::of_group(shape.entries() as usize, array.entry_len());
-        let pool = Self {
-            array,
+        Ok(Self {
+            array: PoolArray::open(array, shape.lanes())?,
             bell: RingBuffer::open(bell)?,
-            shape: shape.ok_or(io::ErrorKind::InvalidData)?,
             before: OnceLock::new(),
-        };
-        // The words tell the number of lanes.
-        pool.map_words()?;
-        Ok(pool)
+        })
     }
 
     /// The descriptors of the array and of the bell, for [`MemberPool::open`].
@@ -77,40 +143,8 @@ impl MemberPool {
         [self.array.as_fd(), self.bell.as_fd()]
     }
 
-    /// Maps the pool.
-    ///
-    /// # Errors
-    /// The errors of mmap(2); `InvalidData` if the array does not make a pool.
-    pub fn map(&self) -> io::Result<PoolMemory> {
-        let words = self.map_words()?;
-        let first = self.shape.block_len() as usize;
-        let blocks = self
-            .array
-            .map(first, self.array.len().saturating_sub(first))?;
-        PoolMemory::new(words, blocks).ok_or(io::ErrorKind::InvalidData.into())
-    }
-
-    /// Maps the pool's words. The rows that BPF programs write are mapped to read them only.
-    ///
-    /// # Errors
-    /// As [`MemberPool::map`].
-    pub fn map_words(&self) -> io::Result<PoolWords> {
-        let (lanes, block_len) = (self.shape.lanes(), self.shape.block_len());
-        let rows = |row: u32| (row * (1 + lanes)) as usize;
-        let writers = self.array.map_to_read(0, rows(WRITER_ENTRY))?;
-        let readers_at = readers_at(lanes) as usize;
-        let readers = self.array.map(readers_at, rows(READER_ENTRY))?;
-        let words = PoolWords::new(writers, readers, block_len as usize);
-        words.ok_or(io::ErrorKind::InvalidData.into())
-    }
-
     pub(crate) fn bell(&self) -> &RingBuffer {
         &self.bell
-    }
-
-    /// Bytes of the words and of all blocks.
-    pub fn size(&self) -> usize {
-        self.array.len()
     }
 
     /// Stores the slot's counts at the time when the slot has just got this pool.
@@ -137,11 +171,6 @@ fn entry_count(bytes: Option<u32>, shape: PoolShape, online: Option<u32>) -> u32
     let cpus = online.map_or(lanes, |online| online.clamp(1, lanes));
     let least = (2 * cpus).next_power_of_two().min(BLOCKS_MAX);
     (all / shape.block_len()).clamp(least, BLOCKS_MAX)
-}
-
-/// Creates the array of a pool, which is also the example for a group's array of pools.
-pub(crate) fn array(shape: PoolShape, entries: u32) -> io::Result<SharedArray> {
-    SharedArray::create(NAME, shape.block_len(), entries)
 }
 
 /// The maps' name in the kernel.

@@ -35,14 +35,14 @@ pub fn open(
 ) -> io::Result<Input> {
     let ifindex = packet::address(socket)?.ifindex;
     Ok(Input {
-        ring: Ring::Pool(Pool::new(pool.map()?, ifindex, CLOCKS)),
+        ring: Ring::Pool(Pool::new(pool.array.map()?, ifindex, CLOCKS)),
         port: Arc::new(PoolPort::new(socket, program, slot, pool)?),
         timeout,
     })
 }
 
-/// The clocks of the readers of pools.
-pub(crate) const CLOCKS: PoolClocks = PoolClocks {
+/// The clocks of the readers of pools that BPF programs write.
+pub const CLOCKS: PoolClocks = PoolClocks {
     now: clock::monotonic_ns,
     offset: clock::realtime_offset_ns,
 };
@@ -79,7 +79,7 @@ impl PoolPort {
             socket,
             epoll,
             bell: bell.map()?,
-            words: pool.map_words()?,
+            words: pool.array.map_words()?,
             rows,
             slot,
             link: program.link_again()?,

@@ -1,10 +1,10 @@
 //! A group's BPF programs on a device, and the maps that change when members join or leave.
 
 use crate::layout::{BELLS_MAP, FILTERS_MAP, FIRST_BELL_LEN, FIRST_BELL_MAP};
-use crate::layout::{LEDGER_MAP, POOLS_MAP, PoolShape, ROWS_MAP};
+use crate::layout::{LEDGER_MAP, POOLS_MAP, ROWS_MAP};
 use crate::layout::{SENT_LONGEST, SETTINGS_MAP, SLOTS, STAMP_MAP, row};
 use crate::load::{Compile, Given, Making, ProgramError};
-use crate::pool::{self, MemberPool};
+use crate::pool::{MemberPool, PoolArray};
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
@@ -12,6 +12,7 @@ use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_engine::faults;
 use fanpcap_linux::bpf::RingBuffer;
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
+use fanpcap_ring::pool::PoolShape;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -165,9 +166,8 @@ impl GroupProgram {
     }
 
     fn without_programs(shape: PoolShape) -> io::Result<Self> {
-        let example = pool::array(shape, 1)?;
         Ok(Self {
-            pools: ObjectArray::of_arrays("fanpcap_xdp", &example, SLOTS)?,
+            pools: PoolArray::places(shape, SLOTS)?,
             bells: ObjectArray::create("fanpcap_xdp", MapKind::MapArray, SLOTS)?,
             first_bell: RingBuffer::create("fanpcap_xdp", FIRST_BELL_LEN)?,
             shape,

@@ -1,9 +1,9 @@
 //! A group's rows and counters, which BPF programs and processes share. Processes access them by
 //! this module.
 
-use crate::layout::{LEDGER_MAP, PoolShape, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
+use crate::layout::{LEDGER_MAP, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
-use fanpcap_ring::pool;
+use fanpcap_ring::pool::{self, PoolShape};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -40,8 +40,8 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) fn create(shape: PoolShape) -> io::Result<Self> {
-        let table = Table::create_rows(ROWS_MAP, ROW_LEN, shape.entries())?;
         let lanes = shape.lanes();
+        let table = Table::create_rows(ROWS_MAP, ROW_LEN, SLOTS * lanes)?;
         Ok(Self { table, lanes })
     }
 
@@ -194,8 +194,8 @@ impl Ledger {
     /// The shape of the pools of the group's members. `None` if a process has stored nonsense.
     pub(crate) fn shape(&self) -> Option<PoolShape> {
         let block_len = self.first().half(ledger::BLOCK_LEN)?;
-        let lanes = self.0.len() / ROW_LEN as usize;
-        PoolShape::of_group(lanes * SLOTS as usize, block_len.load(Ordering::Acquire))
+        let lanes = u32::try_from(self.0.len()).ok()? / ROW_LEN;
+        PoolShape::new(lanes, block_len.load(Ordering::Acquire))
     }
 
     /// Stores that a member wants sent packets.

@@ -2,7 +2,7 @@
 
 use crate::layout::{self, XDP_DROP};
 use crate::port::CLOCKS;
-use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, PoolShape};
+use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, pool_shape};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
@@ -33,7 +33,7 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn of(source: &str, registry: DeviceMaps<'_>) -> Self {
-        let shape = PoolShape::of_machine().unwrap();
+        let shape = pool_shape().unwrap();
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
         let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
@@ -92,7 +92,7 @@ pub(crate) fn reader(maps: &MemberPool) -> Pool {
         offset: || 0,
         ..CLOCKS
     };
-    Pool::new(maps.map().unwrap(), 7, clocks)
+    Pool::new(maps.array.map().unwrap(), 7, clocks)
 }
 
 /// Returns the content of the next record: bytes, length on the wire, and the filter that the frame

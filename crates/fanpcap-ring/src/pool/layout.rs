@@ -60,11 +60,29 @@ pub mod reader {
     pub const WAKE_AT: i16 = 64;
 }
 
+/// The offsets in a record.
+pub mod record {
+    /// 64 bits: nanoseconds of `CLOCK_MONOTONIC`.
+    pub const STAMP: i16 = 0;
+    /// 32 bits: bytes captured.
+    pub const CAPLEN: i16 = 8;
+    /// 32 bits: bytes on the wire.
+    pub const LEN: i16 = 12;
+    /// 16 bits: the receive queue.
+    pub const QUEUE: i16 = 16;
+    /// 16 bits of flags.
+    pub const FLAGS: i16 = 18;
+    /// 32 bits: the number of the filter that the frame has passed; 0 if no filter has run.
+    pub const FILTER: i16 = 20;
+    /// The captured bytes.
+    pub const DATA: i16 = 24;
+}
+
 /// Bits of a block's index in a table.
 pub const INDEX_BITS: u32 = 8;
 
 /// Bytes of a record before the frame's: time stamp, lengths, queue, flags and filter.
-pub const HEAD: u32 = 24;
+pub const HEAD: u32 = record::DATA as u32;
 
 /// Applications may write behind a packet, so at least this many bytes follow the packet's.
 pub const SPARE: u32 = 8;

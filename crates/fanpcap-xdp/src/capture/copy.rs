@@ -1,8 +1,8 @@
 //! Copies a frame's first bytes into a record.
 
-use crate::layout::record::DATA;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
+use fanpcap_ring::pool::layout::record::DATA;
 
 /// The length of the shortest frames, without their checksum. In a flood of packets, most frames
 /// have this length.

@@ -1,20 +1,21 @@
 //! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
 use super::copy::{by_helper, copy};
-use super::pool::{self, KEY, PLACE, SHORT, SLOT, STAMP};
+use super::pool::{self, STAMP};
 use super::sent;
 use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
-use crate::layout::record::COPY_BIT;
-use crate::layout::{ledger, record, row};
+use crate::layout::{COPY_BIT, ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
+use fanpcap_ring::pool::layout::record;
+use fanpcap_ring::pool::program::{self, KEY, PLACE, SHORT, SLOT};
 use fanpcap_steer::ebpf::IS_COPY;
 
 /// The parameters of the emitted code: the capture, and the BPF functions that it calls.
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
-    /// The BPF function of [`pool::take_block`].
+    /// The BPF function of [`program::ProgramWriter::take_block`].
     pub(super) take_block: Label,
     /// The label at which the code continues after the delivery. `None` if the code is a BPF
     /// function, which returns after the delivery.
@@ -29,7 +30,7 @@ struct Ends {
 }
 
 /// Offsets on the stack: the frame's length, the number of the filter that has run, and
-/// the record's flags. [`pool`] has four further places. No number of 32 bits that
+/// the record's flags. [`pool`] and [`program`] have four further places. No number of 32 bits that
 /// shares 8 bytes with another, or is stored twice, begins at a multiple of 8: such a number counts
 /// as a spilled register, and without `CAP_PERFMON` Linux 6.1 refuses the other store.
 const LEN: i16 = -8;
@@ -53,16 +54,16 @@ impl Delivering {
         }
         asm.load(Width::Word, R1, R10, PLACE);
         asm.alu(Op::And, R1, self.capture.shape.lanes() as i32 - 1);
-        pool::find_lane(asm, ends.missed);
-        let capture = self.capture;
-        let longest = capture.longest();
+        let (pool, bounds) = (self.capture.writer(), self.capture.bounds());
+        pool.find_lane(asm, ends.missed);
+        let longest = bounds.last().copied().unwrap_or(SHORT);
         asm.when(R8.above(longest), |asm| asm.set(R8, longest));
-        capture.make_room(asm, self.take_block, ends.dropped);
-        capture.block(asm, ends.dropped);
-        for most in capture.bounds() {
+        pool.make_room(asm, &bounds, self.take_block, ends.dropped);
+        pool.block(asm, ends.dropped);
+        for most in bounds {
             let longer = asm.label();
             asm.jump_if(R8.above(most), longer);
-            capture.address(asm, most, ends.dropped);
+            pool.address(asm, most, ends.dropped);
             self.write(asm);
             self.copy(asm, most, ends.dropped);
             asm.jump(written);
@@ -215,7 +216,7 @@ fn publish(asm: &mut Assembler) {
     asm.load(Width::Double, R1, R0, row::PRODUCED);
     asm.alu(Op::Add, R1, 1);
     asm.store(Width::Double, R0, row::PRODUCED, R1);
-    pool::publish(asm);
+    program::publish(asm);
     pool::wake(asm);
     asm.bind(done);
 }

@@ -3,10 +3,10 @@
 
 use super::copy::bound;
 use super::{KEY, LEDGER, look_up};
-use crate::layout::record::{self, DATA};
 use crate::layout::{ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
+use fanpcap_ring::pool::layout::record::{self, DATA};
 
 /// Bytes of a tag, and the offset of a tag in a frame.
 const TAG_LEN: i32 = 4;

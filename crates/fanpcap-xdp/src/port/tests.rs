@@ -150,7 +150,7 @@ fn no_reader_sleeps_on_while_packets_of_all_cpus_are_dropped() {
         let port = PoolPort::new(silent("vb"), &group.program, 0, &maps).unwrap();
         let record = 24 + 1514 + 14;
         let in_block = last_offset(shape.block_len(), SHORT) / record + 1;
-        let blocks = maps.size() as u64 / u64::from(shape.block_len()) - 1;
+        let blocks = maps.array.size() as u64 / u64::from(shape.block_len()) - 1;
         let mut before = group.program.slot_counts(0);
         // Waits that no record ends: for more bytes than the pool has, and rests.
         let far = || port.arm(1 << 40);

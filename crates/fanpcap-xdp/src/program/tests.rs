@@ -1,11 +1,11 @@
 //! Test runs of a group's BPF program: records, counters, filters, wake-ups.
 
 use super::*;
-use crate::Capture;
 use crate::capture::Variant;
 use crate::layout::{XDP_DROP, XDP_PASS};
 use crate::test_group::STEERING;
 use crate::test_group::{DeviceRegistry, Group, frame, next, reader};
+use crate::{Capture, pool_shape};
 use fanpcap_bpf::classic::ancillary::{SKF_AD_OFF, SKF_AD_VLAN_TAG, SKF_AD_VLAN_TAG_PRESENT};
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Instruction};
@@ -77,7 +77,7 @@ fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
     let (maps, mut pool) = group.pool(96);
     // A record has 96 bytes. The ends of blocks stay empty, and another CPU may have a block, if
     // the test has moved there.
-    let room = u32::try_from(maps.size() / 96).unwrap();
+    let room = u32::try_from(maps.array.size() / 96).unwrap();
     group.run(&udp, 2 * room);
     group.run(&other, 5);
     let counts = group.program.group_counts();
@@ -247,7 +247,7 @@ fn another_process_has_it_by_its_descriptors() {
     let pool = MemberPool::create(None, other.shape()).unwrap();
     let copies = || pool.descriptors().iter().map(own).collect::<Vec<_>>();
     let opened = MemberPool::open(copies(), other.shape()).unwrap();
-    assert_eq!(opened.size(), pool.size());
+    assert_eq!(opened.array.size(), pool.array.size());
     other.put(0, &opened, 96, 0, false).unwrap();
     group.run(&frame(60), 2);
     assert_eq!(other.slot_counts(0).produced, 2);
@@ -266,8 +266,8 @@ fn another_process_has_it_by_its_descriptors() {
     wrong.swap(0, 1);
     assert!(MemberPool::open(wrong, other.shape()).is_err());
     // Some member has stored another length of a block.
-    let entries = other.shape().entries() as usize;
-    for told in [19, 20].map(|shift| PoolShape::of_group(entries, 1 << shift).unwrap()) {
+    let lanes = other.shape().lanes();
+    for told in [19, 20].map(|shift| PoolShape::new(lanes, 1 << shift).unwrap()) {
         let opened = MemberPool::open(copies(), told).unwrap();
         group.run(&frame(60), 1);
         assert_eq!(next(&mut reader(&opened)).unwrap().1, 60, "{told:?}");
@@ -317,7 +317,7 @@ fn members_have_pools_of_any_number_of_blocks() {
         group.program.put(0, &maps, 96, 0, false).unwrap();
         group.run(&frame(60), 3);
         assert_eq!(std::iter::from_fn(|| next(&mut pool)).count(), 3);
-        maps.size()
+        maps.array.size()
     });
     assert!(lens.is_sorted() && lens[2] >= 128 << 20);
     group.program.take_away(0).unwrap();
@@ -333,7 +333,7 @@ fn each_record_is_whole_wherever_its_block_ends() {
     let (maps, mut pool) = group.pool(65_535);
     let mut bytes = 0;
     let mut number = 0_u32;
-    while bytes < 5 * maps.size() {
+    while bytes < 5 * maps.array.size() {
         let len = 60 + (number * 7919) % 3000 + u32::from(number % 50 == 0) * 60_000;
         let mut frame = frame(u16::try_from(len).unwrap());
         frame[50..54].copy_from_slice(&number.to_ne_bytes());
@@ -358,7 +358,7 @@ fn a_full_pool_goes_on_when_it_was_read() {
     // Header, bytes and spare bytes: a multiple of 8.
     let record = 24 + 1514 + 14;
     let block_len = group.program.shape().block_len();
-    let blocks = maps.size() as u64 / u64::from(block_len) - 1;
+    let blocks = maps.array.size() as u64 / u64::from(block_len) - 1;
     let in_block = u64::from(last_offset(block_len, SHORT) / record + 1);
     for _ in 0..3 {
         let before = group.program.slot_counts(0);
@@ -385,7 +385,7 @@ fn a_full_pool_goes_on_when_it_was_read() {
 fn each_cpu_has_its_lane_and_the_reader_merges_them() {
     let group = group("main = steer_flow");
     let (maps, mut pool) = group.pool(96);
-    let words = maps.map_words().unwrap();
+    let words = maps.array.map_words().unwrap();
     for (lens, cpu) in [(60..70, 0), (70..80, 1), (80..90, 0)] {
         let ran = std::thread::scope(|scope| {
             let run = || {
@@ -422,7 +422,7 @@ fn the_verifier_accepts_filters_of_sent_packets() {
         let compile = |capture: &Capture| {
             fanpcap_steer::ebpf::xdp(&tree, fanpcap_steer::GroupOptions::default(), capture)
         };
-        let shape = PoolShape::of_machine().unwrap();
+        let shape = pool_shape().unwrap();
         let group = GroupProgram::load(shape, registry.maps(), &given, &compile);
         // With two capabilities, some verifiers refuse BPF programs that deliver copies.
         let Ok((group, received)) = group else {
