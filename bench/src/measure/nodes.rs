@@ -160,7 +160,7 @@ impl Node {
             lanes: Lanes::for_queues(1),
             filter: None,
         };
-        let selector = Selector::load(&program, 4096)?;
+        let selector = Selector::load(&program, None)?;
         let claims = Claims::new(|bucket| match bucket % nodes == node {
             true => Claim::Mine,
             false => Claim::Elsewhere,

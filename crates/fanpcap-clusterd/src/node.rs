@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let announcement = announcement(&conf, arguments, devices.len())?;
     warn();
-    let kernel = Kernel::take(devices, frames::cluster(&conf), action(&conf))?;
+    let kernel = Kernel::take(devices, frames::cluster(&conf), action(&conf)?)?;
     kernel.crowded().iter().for_each(|it| say(it));
     let stream = Stream::new(frames::numbers(&conf)?);
     let engine = engine::node_side(&conf, &announcement)?;
@@ -256,13 +256,14 @@ const ETHERNET: u16 = 1;
 /// Maximum number of bytes before the network header: an Ethernet header and two tags.
 const LINK: u16 = 22;
 
-fn action(conf: &Conf) -> Action {
-    match conf.mode {
+fn action(conf: &Conf) -> Result<Action> {
+    Ok(match conf.mode {
         Mode::Distribution => Action::PassToNext,
         Mode::Capture => Action::Ship {
             bytes: (LINK + conf.header).next_multiple_of(8),
+            shape: fanpcap_xdp::pool_shape().context("'mode = capture'")?,
         },
-    }
+    })
 }
 
 #[cfg(test)]

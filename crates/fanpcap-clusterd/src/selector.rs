@@ -11,18 +11,16 @@ use anyhow::{Result, anyhow};
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_linux::bpf::{
-    self, Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, ObjectId, RingBuffer,
-    Table,
+    self, Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, ObjectId, Table,
 };
 use fanpcap_select::in_line::{Kind, place};
-use fanpcap_select::layout::{
-    CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, RINGS_MAP, control, counts,
-};
+use fanpcap_select::layout::{CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, POOL_MAP, control, counts};
 use fanpcap_select::{Action, Claim, Claims, Control, Program};
+use fanpcap_xdp::PoolArray;
 pub use reading::Counts;
 
 /// A node's selection on one of its devices. All devices of the node share the maps. An attached
-/// selection runs while a process has its link, its program array and its ring buffers open.
+/// selection runs while a process has its link, its program array and its pool open.
 #[derive(Debug)]
 pub struct Selector {
     program: LoadedProgram,
@@ -38,8 +36,8 @@ enum Destination {
     Host,
     /// The packets go to the BPF program in this array, or to the host if the array is empty.
     Next(Arc<ObjectArray>),
-    /// The packets go to ring buffers, one for each lane.
-    Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
+    /// The packets go to the pool, which is in the array.
+    Pool(Arc<(ObjectArray, PoolArray)>),
 }
 
 /// The last beacon with an announced number ([`Selector::announce`]). Others are not accepted.
@@ -56,14 +54,14 @@ pub struct LastBeacon {
 const NAME: &str = "fanpcap_select";
 
 impl Selector {
-    /// Loads a selection. It lets all packets pass until it has a table. `ring_len` is the size of
-    /// a ring buffer in bytes: a power of two, and a multiple of the page size.
+    /// Loads a selection. It lets all packets pass until it has a table. `pool` is the size of the
+    /// node's pool in bytes, if it should not have the usual size.
     ///
     /// # Errors
     /// Fails if the kernel refuses the selection, or if it can't be compiled, which is a bug.
-    pub fn load(program: &Program, ring_len: u32) -> Result<Self> {
+    pub fn load(program: &Program, pool: Option<u32>) -> Result<Self> {
         let object = compile(program)?;
-        Self::load_object(&object, program, ring_len)
+        Self::load_object(&object, program, pool)
     }
 
     /// Like [`Selector::load`], but passes this node's packets to the BPF program in `next`.
@@ -96,8 +94,8 @@ impl Selector {
     ///
     /// # Errors
     /// Fails if the kernel refuses the selection, or if it can't be compiled, which is a bug.
-    pub fn load_object(object: &Object, program: &Program, ring_len: u32) -> Result<Self> {
-        let ends = Destination::create(program, ring_len).map_err(of_map)?;
+    pub fn load_object(object: &Object, program: &Program, pool: Option<u32>) -> Result<Self> {
+        let ends = Destination::create(program.action, pool).map_err(of_map)?;
         Self::load_ends(object, program.lanes, ends)
     }
 
@@ -121,7 +119,7 @@ impl Selector {
         match &ends {
             Destination::Host => {}
             Destination::Next(next) => given.push((NEXT_MAP, next.as_fd())),
-            Destination::Rings(rings) => given.push((RINGS_MAP, rings.0.as_fd())),
+            Destination::Pool(pool) => given.push((POOL_MAP, pool.0.as_fd())),
         }
         let loaded = Loaded::load_with(object, NAME, &given).map_err(of_kernel)?;
         Ok(Self {
@@ -146,19 +144,14 @@ impl Selector {
             let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?;
             Table::open_rows(fd, len)
         };
-        let entries = u32::try_from(lanes.rings()).map_err(|_| io::ErrorKind::InvalidData)?;
         let ends = match action {
             Action::Pass => Destination::Host,
             Action::PassToNext => {
                 Destination::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?.into())
             }
-            Action::Ship { .. } => {
-                let array = ObjectArray::open(next()?, MapKind::MapArray, entries)?;
-                let rings = all.map(RingBuffer::open).collect::<io::Result<Vec<_>>>()?;
-                if rings.len() != lanes.rings() {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                Destination::Rings((array, rings).into())
+            Action::Ship { shape, .. } => {
+                let array = ObjectArray::open(next()?, MapKind::MapArray, 1)?;
+                Destination::Pool((array, PoolArray::open(next()?, shape.lanes())?).into())
             }
         };
         let opened = Self {
@@ -182,10 +175,7 @@ impl Selector {
         match &self.ends {
             Destination::Host => {}
             Destination::Next(next) => all.push(next.as_fd()),
-            Destination::Rings(rings) => {
-                all.push(rings.0.as_fd());
-                all.extend(rings.1.iter().map(AsFd::as_fd));
-            }
+            Destination::Pool(pool) => all.extend([pool.0.as_fd(), pool.1.as_fd()]),
         }
         all
     }
@@ -204,11 +194,11 @@ impl Selector {
         &self.program
     }
 
-    /// The ring buffers, one for each lane; empty in distribution mode.
-    pub fn rings(&self) -> &[RingBuffer] {
+    /// The pool with this node's packets; `None` in distribution mode.
+    pub fn pool(&self) -> Option<&PoolArray> {
         match &self.ends {
-            Destination::Host | Destination::Next(_) => &[],
-            Destination::Rings(rings) => &rings.1,
+            Destination::Host | Destination::Next(_) => None,
+            Destination::Pool(pool) => Some(&pool.1),
         }
     }
 
@@ -375,22 +365,18 @@ fn of_kernel(error: LoadError) -> anyhow::Error {
 }
 
 impl Destination {
-    fn create(program: &Program, ring_len: u32) -> io::Result<Self> {
-        match program.action {
-            Action::Pass => return Ok(Self::Host),
+    fn create(action: Action, pool: Option<u32>) -> io::Result<Self> {
+        Ok(match action {
+            Action::Pass => Self::Host,
             Action::PassToNext => {
-                let next = ObjectArray::create(NAME, MapKind::ProgArray, 1)?;
-                return Ok(Self::Next(next.into()));
+                Self::Next(ObjectArray::create(NAME, MapKind::ProgArray, 1)?.into())
             }
-            Action::Ship { .. } => {}
-        }
-        let lanes = program.lanes.rings();
-        let entries = u32::try_from(lanes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let array = ObjectArray::create(NAME, MapKind::MapArray, entries)?;
-        let rings = (0..lanes).map(|_| RingBuffer::create(NAME, ring_len));
-        let rings = rings.collect::<io::Result<Vec<_>>>()?;
-        let fds: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();
-        array.put(0, &fds)?;
-        Ok(Self::Rings((array, rings).into()))
+            Action::Ship { shape, .. } => {
+                let pool = PoolArray::create(pool, shape)?;
+                let array = PoolArray::places(shape, 1)?;
+                array.put(0, &[pool.as_fd()])?;
+                Self::Pool((array, pool).into())
+            }
+        })
     }
 }

@@ -244,7 +244,7 @@ impl Frame<'_> {
     }
 
     /// The flags of the record; 0 for a frame in a packet socket's ring.
-    fn record_flags(&self) -> u16 {
+    pub fn record_flags(&self) -> u16 {
         // SAFETY: the caller of of_record() guarantees these bytes.
         self.field(6).map_or(0, |flags| unsafe { flags.read() })
     }

@@ -10,9 +10,9 @@ use crate::in_line;
 pub const CONTROL_MAP: &str = "control";
 /// Name of the array with all counters. It has one row.
 pub const COUNTS_MAP: &str = "counts";
-/// Name of the array of ring buffers, one for each lane. Only a BPF program that ships packets has
-/// this map.
-pub const RINGS_MAP: &str = "rings";
+/// Name of the array with the node's pool. The array has only index 0. Only a BPF program that
+/// ships packets has this map.
+pub const POOL_MAP: &str = "pool";
 /// Name of the program array with the BPF program that gets this node's packets. The array has only
 /// index 0. Only a BPF program that passes packets to another BPF program has this map.
 pub const NEXT_MAP: &str = "next";
@@ -122,10 +122,10 @@ pub mod counts {
     }
 }
 
-/// How the BPF program of one device uses the lanes of its node. A lane has counters and a ring
-/// buffer for one receive queue, which the driver serves on one CPU at a time. So the counters of a
-/// lane need no atomic additions. Queues without a lane of their own share one more lane of
-/// counters, with atomic additions, and the first ring buffer.
+/// How the BPF program of one device uses the lanes of its node. A lane has counters for one
+/// receive queue, which the driver serves on one CPU at a time. So the counters of a lane need no
+/// atomic additions. Queues without a lane of their own share one more lane, with atomic additions.
+/// (The lanes of the node's pool are others: each CPU has one.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     own: u8,
@@ -228,11 +228,6 @@ impl Lanes {
     pub const fn counters(self) -> usize {
         self.own() + 1
     }
-
-    /// The number of ring buffers.
-    pub const fn rings(self) -> usize {
-        if self.own == 0 { 1 } else { self.own() }
-    }
 }
 
 pub(crate) fn control_map() -> MapSpec {
@@ -243,8 +238,8 @@ pub(crate) fn counts_map(lanes: Lanes) -> MapSpec {
     MapSpec::given_rows(COUNTS_MAP, MapKind::Array, length(counts::len(lanes)), 1)
 }
 
-pub(crate) fn rings_map(lanes: Lanes) -> MapSpec {
-    MapSpec::given_rows(RINGS_MAP, MapKind::MapArray, 4, length(lanes.rings()))
+pub(crate) fn pool_map() -> MapSpec {
+    MapSpec::given_rows(POOL_MAP, MapKind::MapArray, 4, 1)
 }
 
 pub(crate) fn next_map() -> MapSpec {
@@ -264,10 +259,9 @@ mod tests {
     fn queues_have_lanes_of_their_own_up_to_a_limit() {
         for (queues, own) in [(0, 1), (1, 1), (3, 3), (64, 64), (65, 64), (1 << 20, 64)] {
             let lanes = Lanes::for_queues(queues);
-            let found = [lanes.own(), lanes.counters(), lanes.rings()];
-            assert_eq!(found, [own, own + 1, own]);
+            assert_eq!([lanes.own(), lanes.counters()], [own, own + 1]);
         }
-        assert_eq!((Lanes::SHARED.counters(), Lanes::SHARED.rings()), (1, 1));
+        assert_eq!(Lanes::SHARED.counters(), 1);
     }
 
     #[test]

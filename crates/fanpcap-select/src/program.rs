@@ -13,6 +13,7 @@ mod key;
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{MapSpec, Object};
+use fanpcap_ring::pool::PoolShape;
 use fanpcap_steer::ebpf::{self, EbpfError, Keyed};
 use fanpcap_steer::ir::Filter;
 
@@ -29,11 +30,13 @@ pub enum Action {
     /// Passes the packets on to the BPF program in [`layout::NEXT_MAP`], or to the host if the map
     /// is empty. Every packet costs more time than with `Pass`, even packets of other nodes.
     PassToNext,
-    /// Writes the packets' first bytes into ring buffers, and drops the packets.
+    /// Writes the packets' first bytes into the node's pool, and drops the packets.
     Ship {
         /// How many bytes of a frame are shipped: a multiple of 8, at most
         /// [`crate::record::MOST_BYTES`].
         bytes: u16,
+        /// The shape of the pool.
+        shape: PoolShape,
     },
 }
 
@@ -71,7 +74,7 @@ impl Keyed for Program {
         match self.action {
             Action::Pass => {}
             Action::PassToNext => maps.push(layout::next_map()),
-            Action::Ship { .. } => maps.push(layout::rings_map(self.lanes)),
+            Action::Ship { .. } => maps.push(layout::pool_map()),
         }
         maps
     }
@@ -117,9 +120,9 @@ impl Keyed for Program {
                 self.own(asm);
                 leave::to_next(asm);
             }
-            Action::Ship { bytes } => {
+            Action::Ship { bytes, shape } => {
                 self.own(asm);
-                self.ship(asm, bytes);
+                self.ship(asm, bytes, shape);
             }
         }
     }

@@ -80,7 +80,7 @@ impl Agent {
                 Some(_) => "no topology yet: until the first one, nothing is captured",
             });
         }
-        self.read_rings(true)?;
+        self.read_pools(true)?;
         self.engine.announce(announcement);
         self.notify.ready();
         while !stop::is_requested() {
@@ -226,7 +226,7 @@ impl Agent {
             return Ok(false);
         };
         self.reporter.follow(&assignment.analyzers);
-        self.read_rings(prepared.is_new)?;
+        self.read_pools(prepared.is_new)?;
         let (revision, epoch) = (assignment.revision, assignment.epoch);
         say(&format!(
             "topology {revision} (epoch {epoch}) waits for a topology update in the mirrored stream"
@@ -234,8 +234,8 @@ impl Agent {
         Ok(true)
     }
 
-    /// Gives the capture thread the topology of each mark, and the ring buffers if they are new.
-    fn read_rings(&self, is_new: bool) -> Result<()> {
+    /// Gives the capture thread the topology of each mark, and the pools if they are new.
+    fn read_pools(&self, is_new: bool) -> Result<()> {
         let Some(capture) = self.reporter.capture() else {
             return Ok(());
         };
@@ -243,7 +243,7 @@ impl Agent {
             capture.mark(mark, revision);
         }
         if is_new {
-            capture.read(self.kernel.rings()?);
+            capture.read(self.kernel.pools()?);
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Agent {
             if is_new {
                 // If the driver refused the first BPF program, a second BPF program with a new mark
                 // was loaded.
-                self.read_rings(true)?;
+                self.read_pools(true)?;
             }
             Ok(is_new)
         });

@@ -242,9 +242,12 @@ fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
     let lanes = Lanes::with_own(set.lanes);
     let (action, ends) = match set.bytes {
         0 => (Action::PassToNext, 1),
-        bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
+        bytes => {
+            let shape = fanpcap_xdp::pool_shape().map_err(io::Error::other)?;
+            (Action::Ship { bytes, shape }, 2)
+        }
     };
-    // Pins in order: BPF program, control map, counters, an array, and the array's ring buffers.
+    // Pins in order: BPF program, control map, counters, an array, and the pool in the array.
     let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
     let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
     Selector::open(fds, lanes, action)

@@ -1,7 +1,7 @@
-//! Capture mode: a thread reads records from the ring buffers, and ships them and the counts.
+//! Capture mode: a thread reads records from the node's pool, and ships them and the counts.
 //!
-//! Each ring buffer holds the position up to which it was read. After an agent was killed, the next
-//! agent begins at that position. Only the batches that the killed agent had begun are lost.
+//! The pool holds the positions up to which it was read. After an agent was killed, the next agent
+//! begins at these positions. Only the batches that the killed agent had begun are lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::loss_account::Report;
 use fanpcap_cluster::record::Record;
-use fanpcap_linux::bpf::RingMapping;
 use fanpcap_linux::wait::clock;
-use fanpcap_ring::{Labelled, LinkInfo, Records};
+use fanpcap_ring::{Frame, Layout as _, Pool, PoolMemory};
 use fanpcap_select::Claim;
 use fanpcap_select::record::flags_of;
+use fanpcap_xdp::CLOCKS;
 
 use super::say;
 use crate::shipping::{Shipped, Shipper};
@@ -29,14 +29,14 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest time that a record waits for its batch to become full.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// The number of marks that are remembered, because the ring buffers may still have their records.
+/// The number of marks that are remembered, because the pools may still have their records.
 const MARKS: usize = 64;
 
 /// A message to the thread that ships records.
 #[derive(Debug)]
 enum CaptureMessage {
-    /// A new BPF program writes to these ring buffers.
-    Rings(Vec<RingMapping>),
+    /// The BPF programs write to these pools.
+    Pools(Vec<PoolMemory>),
     /// Records with this mark belong to the topology of this revision.
     Mark(u32, Revision),
     Analyzers(Vec<SocketAddr>),
@@ -65,9 +65,9 @@ impl Capture {
         })
     }
 
-    /// Makes the thread read these ring buffers, after the rest of the previous ring buffers.
-    pub(super) fn read(&self, rings: Vec<RingMapping>) {
-        self.tell(CaptureMessage::Rings(rings));
+    /// Makes the thread read these pools, after the rest of the previous pools.
+    pub(super) fn read(&self, pools: Vec<PoolMemory>) {
+        self.tell(CaptureMessage::Pools(pools));
     }
 
     /// Sets the topology of the records with this mark.
@@ -108,8 +108,9 @@ impl Drop for Capture {
 struct Worker {
     shipper: Shipper,
     shipped: Arc<Mutex<Shipped>>,
-    records: Option<Records>,
-    /// How many times a ring buffer had bytes that are not a record.
+    /// The pool of the present BPF programs, and pools of earlier ones.
+    pools: Vec<Pool>,
+    /// How many times a pool had bytes that are not a record.
     corrupt: u64,
     marks: VecDeque<(u32, Revision)>,
     flushed: Instant,
@@ -120,7 +121,7 @@ impl Worker {
         Self {
             shipper,
             shipped,
-            records: None,
+            pools: Vec::new(),
             corrupt: 0,
             marks: VecDeque::new(),
             flushed: Instant::now(),
@@ -160,9 +161,10 @@ impl Worker {
 
     fn take(&mut self, news: CaptureMessage) {
         match news {
-            CaptureMessage::Rings(rings) => {
+            CaptureMessage::Pools(pools) => {
                 while self.drain() {}
-                self.records = Records::new(rings, &ETHERNET, clock::realtime_offset_ns);
+                let pools = pools.into_iter().map(|it| Pool::new(it, 0, CLOCKS));
+                self.pools = pools.collect();
             }
             CaptureMessage::Mark(mark, revision) => {
                 remember(&mut self.marks, mark, revision);
@@ -176,30 +178,35 @@ impl Worker {
         }
     }
 
-    /// Ships the records that are in the ring buffers now. Returns whether there were any.
+    /// Ships the records that are in the pools now, the oldest first. Returns whether there were
+    /// any. A record that comes meanwhile may have to wait for the next call.
     fn drain(&mut self) -> bool {
-        let Some(records) = self.records.as_mut().filter(|records| records.is_ready()) else {
-            return false;
-        };
-        if !records.open() {
+        if !self.pools.iter().any(Pool::is_ready) {
             return false;
         }
-        loop {
-            match records.next_labelled() {
+        self.pools.iter_mut().for_each(|it| _ = it.open());
+        while let Some(pool) = oldest(&mut self.pools) {
+            match pool.next_frame() {
                 Ok(Some(record)) => ship(&mut self.shipper, &self.marks, &record),
-                Ok(None) => break,
-                // `next_labelled` has skipped the unread records of this ring buffer's snapshot.
+                Ok(None) => {}
+                // `next_frame` has skipped the rest of this block.
                 Err(corrupt) => {
                     self.corrupt += 1;
                     if self.corrupt.is_power_of_two() {
-                        say(&format!("ring buffer: {corrupt} ({} times)", self.corrupt));
+                        say(&format!("pool: {corrupt} ({} times)", self.corrupt));
                     }
                 }
             }
         }
-        records.release();
+        self.pools.iter_mut().for_each(|it| _ = it.release());
         true
     }
+}
+
+/// The pool with the oldest unread record.
+fn oldest(pools: &mut [Pool]) -> Option<&mut Pool> {
+    let heads = pools.iter_mut().filter_map(|it| Some((it.peek()?, it)));
+    Some(heads.min_by_key(|(stamp, _)| *stamp)?.1)
 }
 
 /// Remembers the topology of a mark. If loading the table fails, another topology gets the mark.
@@ -209,34 +216,27 @@ fn remember(marks: &mut VecDeque<(u32, Revision)>, mark: u32, revision: Revision
     marks.truncate(MARKS);
 }
 
-fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'_>) {
-    let Some((bucket, claim)) = flags_of(record.flags) else {
+fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Frame<'_>) {
+    let Some((bucket, claim)) = flags_of(record.record_flags()) else {
         return;
     };
-    let found = marks.iter().find(|(mark, _)| *mark == record.last);
+    // The record has the mark in the place of a filter's number.
+    let found = marks.iter().find(|(mark, _)| *mark == record.filter());
     // A record with an unknown mark gets revision 0, so an analyzer refuses the record.
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
-    let stamp = record.frame.stamp();
+    let stamp = record.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
     to.push(
         revision,
         &Record {
             stamp,
-            wire_length: record.frame.wire_len(),
+            wire_length: record.wire_len(),
             bucket,
             marked: claim == Claim::Shared,
-            captured: record.frame.data(),
+            captured: record.data(),
         },
     );
 }
-
-/// The link layer of records whose device does not matter.
-const ETHERNET: LinkInfo = LinkInfo {
-    protocol: 0,
-    ifindex: 0,
-    hatype: 1,
-    pkttype: 0,
-};
 
 #[cfg(test)]
 mod tests {

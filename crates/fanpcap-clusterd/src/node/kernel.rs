@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::node::Assignment;
-use fanpcap_linux::bpf::{RingBuffer, RingMapping};
 use fanpcap_linux::wait::clock::realtime_ns;
+use fanpcap_ring::PoolMemory;
 use fanpcap_select::layout::Lanes;
 use fanpcap_select::{Action, Claims, Key, Program};
+use fanpcap_xdp::PoolArray;
 
 use super::attachment::Attachment;
 use super::device::Device;
@@ -44,9 +45,6 @@ pub(crate) struct Prepared {
     pub(crate) is_new: bool,
 }
 
-/// Total size of all ring buffers of a node, in bytes.
-const RINGS_LEN: usize = 64 << 20;
-
 /// Minimum time between two switches of the table.
 const APART: Duration = Duration::from_millis(2);
 
@@ -71,7 +69,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Stops using all maps but the ring buffers. The devices keep running their old BPF programs.
+    /// Stops using all maps but the pools. The devices keep running their old BPF programs.
     fn forget(&mut self) {
         for selector in self.devices.iter_mut().filter_map(|it| it.selector.take()) {
             if !self.left.iter().any(|it| it.is_beside(&selector)) {
@@ -120,13 +118,13 @@ impl Kernel {
         }
     }
 
-    /// Maps the ring buffers, for one reader. In distribution mode there are no ring buffers. Until
-    /// the selections of an earlier agent are replaced, also maps their ring buffers.
-    pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
+    /// Maps the pools, for one reader. In distribution mode there is none. Until the selections of
+    /// an earlier agent are replaced, also maps their pools.
+    pub(crate) fn pools(&self) -> Result<Vec<PoolMemory>> {
         let all = self.selector().into_iter().chain(&self.left);
-        let rings = all.flat_map(Selector::rings);
-        let mapped: io::Result<Vec<RingMapping>> = rings.map(RingBuffer::map).collect();
-        mapped.context("mapping the ring buffers")
+        let pools = all.filter_map(Selector::pool);
+        let mapped: io::Result<Vec<PoolMemory>> = pools.map(PoolArray::map).collect();
+        mapped.context("mapping the pool")
     }
 
     pub(crate) fn since(&self) -> u64 {
@@ -348,7 +346,7 @@ impl Kernel {
             loaded.push(match (loaded.first(), next) {
                 (Some(first), next) => first.load_beside(program, next)?,
                 (None, Some(next)) => Selector::load_before(program, next)?,
-                (None, None) => Selector::load(program, ring_len(program.lanes))?,
+                (None, None) => Selector::load(program, None)?,
             });
         }
         Ok(loaded)
@@ -385,7 +383,7 @@ fn hash(what: &impl Debug) -> DefaultHasher {
 fn bytes(action: Action) -> u16 {
     match action {
         Action::Pass | Action::PassToNext => 0,
-        Action::Ship { bytes } => bytes,
+        Action::Ship { bytes, .. } => bytes,
     }
 }
 
@@ -395,15 +393,10 @@ fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
     let shared = usize::try_from(queues).ok()?.checked_sub(lanes)?;
     (shared > 0 && lanes > 0).then(|| {
         format!(
-            "{name} has {queues} receive queues, and {shared} of them share one ring and its \
-             counters: 'ethtool -L {name} combined {lanes}' gives each queue its own"
+            "{name} has {queues} receive queues, and {shared} of them share their counters: \
+             'ethtool -L {name} combined {lanes}' gives each queue its own"
         )
     })
-}
-
-fn ring_len(lanes: Lanes) -> u32 {
-    let len = RINGS_LEN / lanes.rings().next_power_of_two();
-    u32::try_from(len).unwrap_or(1 << 20)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{Selector, is_own, is_shared};
 pub struct Counts {
     /// For each bucket, the packets that the node received.
     pub seen: Box<[u64; BUCKETS]>,
-    /// For each bucket, the captured packets: passed on, filtered, or written into a ring. The
+    /// For each bucket, the captured packets: passed on, filtered, or written into the pool. The
     /// counters are read one by one. So while packets come, these numbers may be too low, and may
     /// fall.
     pub captured: Box<[u64; BUCKETS]>,

@@ -38,7 +38,7 @@ fn count_one_bucket(lanes: Lanes) {
         lanes,
         ..program(Key::Packet, 3)
     };
-    let selector = Selector::load(&program, 0).unwrap();
+    let selector = Selector::load(&program, None).unwrap();
     selector.switch(&Claims::new(|_| Claim::Mine), 1);
     let packet = frames::ethernet(0x0800, &frames::v4(17, 0, &frames::udp(1, 2, &[9; 18])));
     let sum = || {
@@ -97,7 +97,7 @@ fn kernel_and_user_space_select_the_same() {
                 _ => Lanes::of_devices(&[2, 2])[1],
             };
             program.filter = (seed % 2 == 1).then(filter);
-            let mut both = Both::new(Selector::load(&program, 0).unwrap(), &program);
+            let mut both = Both::new(Selector::load(&program, None).unwrap(), &program);
             if is_several {
                 both.native.several_devices();
             }

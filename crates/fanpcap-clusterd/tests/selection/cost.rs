@@ -105,7 +105,7 @@ fn selection(program: Program) -> Selector {
         }
         Key::Packet | Key::RoundRobin | Key::Identification => ebpf::xdp_by_headers(&varied),
     };
-    let selector = Selector::load_object(&object.unwrap(), &varied.0, 1 << 16).unwrap();
+    let selector = Selector::load_object(&object.unwrap(), &varied.0, Some(0)).unwrap();
     selector.switch(&eighth(), 1);
     selector
 }
@@ -129,10 +129,13 @@ fn the_selection_costs_little() {
         ways.push((format!("Packet, {name}"), program));
     }
     let shipped = Program {
-        action: Action::Ship { bytes: 80 },
+        action: Action::Ship {
+            bytes: 80,
+            shape: fanpcap_xdp::pool_shape().unwrap(),
+        },
         ..program(Key::Packet, 77)
     };
-    ways.push(("Packet, shipped until the ring is full".to_owned(), shipped));
+    ways.push(("Packet, shipped until the pool is full".to_owned(), shipped));
     let baseline = Loaded::load(&parsed(), "parsed").unwrap();
     let selectors: Vec<_> = ways.iter().map(|(_, it)| selection(it.clone())).collect();
     let mut times = vec![Vec::new(); 1 + ways.len()];

@@ -32,7 +32,7 @@ fn mutant(object: &Object, at: usize) -> Option<Object> {
 /// Whether the comparison with user space finds the mutant; `None` if the kernel refuses the
 /// mutant.
 fn is_found(mutant: &Object, program: &Program, events: &[Event], device: u32) -> Option<bool> {
-    let kernel = Selector::load_object(mutant, program, 0).ok()?;
+    let kernel = Selector::load_object(mutant, program, None).ok()?;
     let mut both = Both::new(kernel, program);
     both.device = device;
     let agrees = events.iter().all(|event| both.happens(event).is_ok());
@@ -63,7 +63,7 @@ fn changed_instructions_are_found() {
         let _veth = Veth::new("sel-a", "sel-b", 2)?;
         let device = interface::index("sel-b").context("the device")?;
         let program = program(Key::Packet, 0x0bad_cafe);
-        let selector = Selector::load(&program, 0)?;
+        let selector = Selector::load(&program, None)?;
         // While the device runs a BPF program, its queues are available to XDP.
         let _attached = selector.program().attach(device, Hook::Driver)?;
         // Of the device's two queues, only one has its own lane.

@@ -10,7 +10,7 @@ use crate::layout::{control, counts};
 /// The indices of the maps.
 pub(super) const MAP_CONTROL: usize = 0;
 pub(super) const MAP_COUNTS: usize = 1;
-/// The index of [`crate::layout::RINGS_MAP`] in capture mode, else of [`crate::layout::NEXT_MAP`].
+/// The index of [`crate::layout::POOL_MAP`] in capture mode, else of [`crate::layout::NEXT_MAP`].
 pub(super) const MAP_ENDS: usize = 2;
 
 impl Program {

@@ -8,13 +8,18 @@ use super::code::{MAP_CONTROL, MAP_COUNTS, MAP_ENDS, end, offset, reach, shift};
 use crate::control::{ACTIVE, GENERATION};
 use crate::keys::{FLOW_FACTOR, FLOW_SHIFT};
 use crate::layout::{control, counts};
-use crate::{Claim, Control, Key, record};
+use crate::record::MARK;
+use crate::{Claim, Control, Key};
 use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_ring::pool::PoolShape;
+use fanpcap_ring::pool::layout::record;
+use fanpcap_ring::pool::program::{self, PLACE, ProgramWriter, SHORT, SLOT};
 
-/// Positions on the stack: a lane, a frame's length, and the control word.
-const LANE: i16 = -4;
+/// Positions on the stack, beside those of [`program`]: a frame's length, the control word, and the
+/// bucket with its claim.
 const LEN: i16 = -8;
 const WORD: i16 = -16;
+const FLAGS: i16 = -20;
 
 /// The position of the claim in r8, above the bucket.
 const CLAIM_SHIFT: i32 = 12;
@@ -113,8 +118,9 @@ impl Program {
         asm.alu(Op::Add, R7, R2);
     }
 
-    /// Counts the packet of the bucket in r8 as lost, and ends the BPF program.
+    /// Counts the packet of the bucket at [`FLAGS`] as lost, and ends the BPF program.
     fn lose(&self, asm: &mut Assembler) {
+        asm.load(Width::Word, R8, R10, FLAGS);
         asm.set(R8, (R8 & offset(BUCKETS - 1)) << shift(size_of::<u64>()));
         asm.value(R1, MAP_COUNTS, offset(counts::lost(self.lanes)));
         asm.alu(Op::Add, R1, R8);
@@ -124,34 +130,36 @@ impl Program {
         end(asm, XDP_DROP);
     }
 
-    /// Writes the packet's first bytes into the lane's ring buffer.
-    pub(super) fn ship(&self, asm: &mut Assembler, bytes: u16) {
-        let lost = asm.label();
+    /// Writes the packet's first bytes into the CPU's lane of the node's pool.
+    pub(super) fn ship(&self, asm: &mut Assembler, bytes: u16, shape: PoolShape) {
+        let pools = MAP_ENDS;
+        let pool = ProgramWriter { shape, pools };
+        let [lost, take_block] = asm.labels();
         asm.store(Width::Double, R10, WORD, R9);
-        let [first, found] = asm.labels();
-        self.lane(asm, R1, first);
-        asm.jump(found);
-        asm.bind(first);
-        asm.set(R1, 0);
-        asm.bind(found);
-        asm.store(Width::Word, R10, LANE, R1);
-        asm.call(MAP_LOOKUP, (map(MAP_ENDS), stack(LANE)));
-        asm.jump_if(R0.is(0), lost);
-        asm.set(R9, R0);
+        asm.store(Width::Word, R10, FLAGS, R8);
         asm.call(XDP_GET_BUFF_LEN, (R6,));
         asm.store(Width::Word, R10, LEN, R0);
-        asm.call(
-            RINGBUF_RESERVE,
-            (R9, i32::from(record::DATA) + i32::from(bytes), 0),
-        );
-        asm.jump_if(R0.is(0), lost);
-        asm.set(R9, R0);
+        asm.set(R8, R0);
+        asm.when(R8.above(i32::from(bytes)), |asm| {
+            asm.set(R8, i32::from(bytes))
+        });
+        asm.store(Width::Word, R10, SLOT, 0);
+        asm.call(GET_SMP_PROCESSOR_ID, ());
+        asm.set(R1, R0 & (shape.lanes() as i32 - 1));
+        asm.store(Width::Word, R10, PLACE, R1);
+        pool.find_lane(asm, lost);
+        pool.make_room(asm, &[SHORT], take_block, lost);
+        pool.block(asm, lost);
+        pool.address(asm, SHORT, lost);
         write(asm);
         copy(asm, bytes);
-        asm.call(RINGBUF_SUBMIT, (R9, RB_NO_WAKEUP));
+        program::publish(asm);
         end(asm, XDP_DROP);
         asm.bind(lost);
         self.lose(asm);
+        asm.bind(take_block);
+        asm.note("take a block");
+        pool.take_block(asm);
     }
 }
 
@@ -161,23 +169,26 @@ pub(super) fn to_next(asm: &mut Assembler) {
     end(asm, XDP_PASS);
 }
 
-/// Writes the head of the record in r9, except for the number of captured bytes.
+/// Writes the head of the record in r9, with r8 captured bytes.
 fn write(asm: &mut Assembler) {
     asm.call(KTIME_GET_NS, ());
     asm.store(Width::Double, R9, record::STAMP, R0);
+    asm.store(Width::Word, R9, record::CAPLEN, R8);
     asm.load(Width::Word, R1, R10, LEN);
     asm.store(Width::Word, R9, record::LEN, R1);
     asm.load(Width::Word, R1, R6, xdp::RX_QUEUE_INDEX);
     asm.store(Width::Half, R9, record::QUEUE, R1);
-    asm.alu(Op::Left, R8, 1);
-    asm.store(Width::Half, R9, record::FLAGS, R8);
+    asm.load(Width::Word, R1, R10, FLAGS);
+    asm.alu(Op::Left, R1, 1);
+    asm.store(Width::Half, R9, record::FLAGS, R1);
     asm.load(Width::Double, R1, R10, WORD);
     asm.alu(Op::Right, R1, Control::MARK_SHIFT);
-    asm.store(Width::Word, R9, record::MARK, R1);
+    asm.store(Width::Word, R9, MARK, R1);
 }
 
-/// Copies the frame's first bytes into the record: directly if they can be read in place, else by
-/// the kernel's helper. Shorter frames and frames in several pieces need the helper.
+/// Copies the frame's first r8 bytes into the record: directly if `bytes` bytes can be read in
+/// place, else by the kernel's helper. Shorter frames and frames in several pieces need the helper.
+/// The verifier requires a check that r8 is at least 1.
 fn copy(asm: &mut Assembler, bytes: u16) {
     let [helper, done] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
@@ -187,20 +198,9 @@ fn copy(asm: &mut Assembler, bytes: u16) {
         asm.load(Width::Double, R4, R1, at);
         asm.store(Width::Double, R9, record::DATA + at, R4);
     }
-    asm.store(Width::Word, R9, record::CAPLEN, i32::from(bytes));
     asm.jump(done);
     asm.bind(helper);
-    asm.load(Width::Word, R4, R10, LEN);
-    asm.when(R4.above(i32::from(bytes)), |asm| {
-        asm.set(R4, i32::from(bytes))
-    });
-    asm.store(Width::Word, R9, record::CAPLEN, R4);
-    load(asm, done);
+    asm.jump_if(R8.below(1), done);
+    asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(record::DATA), R8));
     asm.bind(done);
-}
-
-/// Copies r4 bytes by the kernel's helper. The verifier requires a check that r4 is at least 1.
-fn load(asm: &mut Assembler, done: Label) {
-    asm.jump_if(R4.below(1), done);
-    asm.call(XDP_LOAD_BYTES, (R6, 0, R9 + i32::from(record::DATA)));
 }

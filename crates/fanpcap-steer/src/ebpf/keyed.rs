@@ -9,7 +9,8 @@ use fanpcap_bpf::assembler::*;
 /// Emits the parts of a BPF program that computes a key of each packet.
 ///
 /// All parts are code of the main function. The parts must keep r6, which holds the context. They
-/// may use the whole stack.
+/// may use the whole stack. [`Keyed::leave`], the last part, may emit BPF functions behind its own
+/// code.
 pub trait Keyed {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
     /// The names must differ from those of this crate's maps.

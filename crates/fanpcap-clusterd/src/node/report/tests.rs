@@ -120,7 +120,7 @@ fn loaded(action: Action, filter: Option<Filter>) -> Selector {
         lanes: Lanes::SHARED,
         filter,
     };
-    let selector = Selector::load(&program, 4096).unwrap();
+    let selector = Selector::load(&program, Some(0)).unwrap();
     selector.switch(&Claims::new(|_| Claim::Mine), 1);
     selector
 }
@@ -139,7 +139,8 @@ fn sums_only_grow_while_a_filter_drops_nearly_all() {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn sums_only_grow_while_a_ring_is_full() {
-    let selector = loaded(Action::Ship { bytes: 80 }, None);
+    let shape = fanpcap_xdp::pool_shape().unwrap();
+    let selector = loaded(Action::Ship { bytes: 80, shape }, None);
     let ([packets, _], sums) = sums_under_load(&selector);
     assert_eq!(sums.seen, packets);
     let captured = packets - sums.ring;
