@@ -17,9 +17,6 @@ pub const REDIRECT_MAP: i32 = 51;
 pub const XDP_ADJUST_TAIL: i32 = 65;
 pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
 pub const RINGBUF_OUTPUT: i32 = 130;
-pub const RINGBUF_RESERVE: i32 = 131;
-pub const RINGBUF_SUBMIT: i32 = 132;
-pub const RINGBUF_DISCARD: i32 = 133;
 pub const XDP_GET_BUFF_LEN: i32 = 188;
 pub const XDP_LOAD_BYTES: i32 = 189;
 pub const XDP_STORE_BYTES: i32 = 190;
@@ -28,8 +25,7 @@ pub const XDP_STORE_BYTES: i32 = 190;
 pub const START_MAC: i32 = 0;
 pub const START_NETWORK: i32 = 1;
 
-// Flags of RINGBUF_OUTPUT and RINGBUF_SUBMIT.
-pub const RB_NO_WAKEUP: i32 = 1;
+// Flag of RINGBUF_OUTPUT.
 pub const RB_FORCE_WAKEUP: i32 = 2;
 
 // enum xdp_action, enum tcx_action_base.

@@ -1,7 +1,7 @@
 //! Reads the kernel's ring layouts and the packets in them: TPACKET_V3's blocks, TPACKET_V2's
-//! frames (linux/if_packet.h, net/packet/af_packet.c), and BPF ring buffers (kernel/bpf/ringbuf.c).
-//! Also reads the pools that fanpcap's own BPF programs fill, writes such pools, and reads the
-//! rings of AF_XDP sockets (net/xdp/xsk_queue.h). Makes no system calls.
+//! frames (linux/if_packet.h, net/packet/af_packet.c), and the rings of AF_XDP sockets
+//! (net/xdp/xsk_queue.h). Also reads and writes pools, and emits the code with which BPF programs
+//! write pools. Makes no system calls.
 //!
 //! The contents of the memory are not trusted: an index or length that leads out of the memory is
 //! an error, [`Corrupt`].
@@ -16,7 +16,6 @@ mod layout;
 mod blocks;
 mod frames;
 mod wall;
-mod records;
 pub mod pool;
 mod ring;
 mod remains;
@@ -30,7 +29,6 @@ pub use layout::Layout;
 pub use one_reader::OneReader;
 pub use pool::{Drained, Pool, PoolClocks, PoolMemory, PoolWords};
 pub use position::{Mark, Position};
-pub use records::{LONGEST, Labelled, Records};
 pub use remains::Remains;
 pub use renewable::Renewable;
 pub use ring::Ring;
