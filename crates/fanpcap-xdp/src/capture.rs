@@ -20,9 +20,10 @@ use fanpcap_steer::ebpf::{Apart, Delivery};
 /// The capture that is compiled into a group's BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
-    shape: PoolShape,
-    variant: Variant,
-    side: Side,
+    /// The shape of the pools.
+    pub(crate) shape: PoolShape,
+    pub(crate) variant: Variant,
+    pub(crate) side: Side,
 }
 
 /// How much work the code of a capture does itself. The first variant does the most. Every verifier
@@ -44,7 +45,7 @@ pub(crate) enum Variant {
 
 /// Which packets a BPF program captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub(crate) enum Side {
     /// Packets that the device receives, at XDP.
     Received,
     /// Packets that the host sends, at the device's traffic control.
@@ -52,24 +53,6 @@ enum Side {
 }
 
 impl Capture {
-    /// The capture of received packets into pools of this shape.
-    pub(crate) fn new(shape: PoolShape, variant: Variant) -> Self {
-        Self {
-            shape,
-            variant,
-            side: Side::Received,
-        }
-    }
-
-    /// The capture of sent packets into pools of this shape.
-    pub(crate) fn sent(shape: PoolShape, variant: Variant) -> Self {
-        Self {
-            shape,
-            variant,
-            side: Side::Sent,
-        }
-    }
-
     /// Whether the code of the capture runs the slots' filters.
     fn has_filters(self) -> bool {
         self.variant != Variant::Plain

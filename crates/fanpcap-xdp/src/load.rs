@@ -1,6 +1,6 @@
 //! Loads a group's BPF programs: of each, the first variant that the verifier accepts.
 
-use crate::capture::{Capture, Variant};
+use crate::capture::{Capture, Side, Variant};
 use crate::layout::SENT_FILTERS_MAP;
 use fanpcap_bpf::Object;
 use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram};
@@ -31,7 +31,7 @@ impl Making<'_> {
     }
 
     pub(crate) fn received_as(self, variant: Variant) -> Result<Loaded, ProgramError> {
-        let object = self.compiled(&Capture::new(self.shape, variant))?;
+        let object = self.compiled(Side::Received, variant)?;
         Ok(Loaded::load_with(&object, NAME, self.given)?)
     }
 
@@ -54,14 +54,20 @@ impl Making<'_> {
         filters: BorrowedFd<'_>,
         received: &Loaded,
     ) -> Result<LoadedProgram, ProgramError> {
-        let object = self.compiled(&Capture::sent(self.shape, variant))?;
+        let object = self.compiled(Side::Sent, variant)?;
         let given = [self.given, &[(SENT_FILTERS_MAP, filters)]].concat();
         let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
         Ok(sent.into_program())
     }
 
-    fn compiled(self, capture: &Capture) -> Result<Object, ProgramError> {
-        (self.compile)(capture).map_err(ProgramError::Compile)
+    fn compiled(self, side: Side, variant: Variant) -> Result<Object, ProgramError> {
+        let shape = self.shape;
+        let capture = Capture {
+            shape,
+            variant,
+            side,
+        };
+        (self.compile)(&capture).map_err(ProgramError::Compile)
     }
 }
 

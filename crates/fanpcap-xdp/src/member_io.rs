@@ -4,7 +4,7 @@ use crate::pool::MemberPool;
 use crate::port;
 use crate::program::{GroupProgram, SlotFilter};
 use fanpcap_bpf::{Classic, Object};
-use fanpcap_engine::{Ask, MemberIo};
+use fanpcap_engine::MemberIo;
 use fanpcap_linux::bpf::{Loaded, LoadedProgram};
 use fanpcap_reader::Input;
 use fanpcap_steer::ebpf;
@@ -16,23 +16,10 @@ use std::time::Duration;
 /// A member's pool.
 #[derive(Debug)]
 pub(crate) struct PoolOfMember {
-    program: Arc<GroupProgram>,
-    pool: MemberPool,
-    snaplen: u32,
-    sent: bool,
-}
-
-impl PoolOfMember {
-    /// Makes a value for a pool that no slot uses yet. `ask` are the requirements for which the
-    /// pool was made.
-    pub(crate) fn new(program: Arc<GroupProgram>, pool: MemberPool, ask: &Ask) -> Self {
-        Self {
-            program,
-            pool,
-            snaplen: ask.snaplen,
-            sent: ask.outgoing,
-        }
-    }
+    pub(crate) program: Arc<GroupProgram>,
+    pub(crate) pool: MemberPool,
+    pub(crate) snaplen: u32,
+    pub(crate) sent: bool,
 }
 
 /// Loads a filter. `None` if the kernel refuses it.

@@ -145,8 +145,12 @@ impl OnDevice for OnXdp {
             Some(made) => open_new(made, shape).map_err(of_store)?,
             None => create_pool(ask, shape)?,
         };
-        let program = Arc::clone(&self.program);
-        Ok(Box::new(PoolOfMember::new(program, pool, ask)))
+        Ok(Box::new(PoolOfMember {
+            program: Arc::clone(&self.program),
+            pool,
+            snaplen: ask.snaplen,
+            sent: ask.outgoing,
+        }))
     }
 
     fn dismiss(&self, slot: u8) -> io::Result<()> {
