@@ -45,7 +45,9 @@ impl Program {
         asm.value(R1, MAP_CONTROL, offset(control::WORD));
         asm.load(Width::Double, R9, R1, 0);
         asm.unless(R9.has_any(i32::from(ACTIVE)), |asm| end(asm, XDP_PASS));
-        asm.set(R2, ((R9 & i32::from(GENERATION)) << CLAIM_SHIFT) | R8);
+        // An addition in the place of OR: before Linux 6.10, the verifier learns no bounds from OR
+        // with a register.
+        asm.set(R2, ((R9 & i32::from(GENERATION)) << CLAIM_SHIFT) + R8);
         asm.value(R1, MAP_CONTROL, offset(control::TABLES));
         asm.alu(Op::Add, R1, R2);
         asm.load(Width::Byte, R3, R1, 0);
