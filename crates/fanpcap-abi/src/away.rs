@@ -24,6 +24,10 @@ const FAILS_WITHIN: Duration = Duration::from_secs(10);
 /// The pause between two attempts to capture again.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The pause between two attempts while no poller serves the device. A poller's start shows on no
+/// descriptor.
+const POLLER_PAUSE: Duration = Duration::from_millis(200);
+
 /// A handle's preparations for the end of its device.
 #[derive(Debug)]
 pub(crate) struct Away {
@@ -116,6 +120,10 @@ impl Away {
     pub(crate) fn after(&self, attempt: NotBack, now_ns: u64) -> Result<Option<Duration>, String> {
         let why = match attempt {
             NotBack::Left => return Ok(Some(PAUSE)),
+            NotBack::NoPoller => {
+                self.failing_ns.store(0, Ordering::Relaxed);
+                return Ok(Some(POLLER_PAUSE));
+            }
             NotBack::Gone => {
                 self.failing_ns.store(0, Ordering::Relaxed);
                 return Ok(None);

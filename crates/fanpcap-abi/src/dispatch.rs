@@ -106,6 +106,9 @@ impl PcapHandle {
             if let Some(membership) = handles::membership(part) {
                 membership.note_asked();
             }
+            if let Some(polled) = handles::polled(part) {
+                polled.io.note_asked();
+            }
         }
         Some(descriptor)
     }

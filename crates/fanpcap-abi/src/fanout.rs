@@ -5,11 +5,10 @@ pub mod modes;
 pub mod stats;
 
 use crate::errbuf;
-use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{ERROR, NOT_ACTIVATED};
-use fanpcap::handle::Life;
+use fanpcap::handle::{Life, Member};
 use std::ffi::{c_char, c_int};
 
 /// See pcap_fanout(3PCAP).
@@ -34,9 +33,9 @@ pub unsafe extern "C" fn pcap_fanout(p: PcapHandle, group: c_int, fanout: *const
 /// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_group(p: PcapHandle) -> c_int {
-    guard_handle(p, || match handles::identity(p) {
+    guard_handle(p, || match p.group() {
         Some(_) if p.notes().is_alone => ERROR,
-        Some(identity) => identity.group().into(),
+        Some(joined) => joined.group.into(),
         None if p.datalink() == NOT_ACTIVATED => NOT_ACTIVATED,
         None => ERROR,
     })

@@ -13,6 +13,7 @@ use crate::away::Away;
 use crate::device_drops::DeviceDrops;
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
+use crate::polled::Polled;
 use fanpcap::handle::Notes;
 use fanpcap::request::Request;
 use fanpcap_group::identity::Identity;
@@ -44,6 +45,10 @@ pub(crate) struct Entry {
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
+    /// Whether the handle's socket is not on the handle's device (`apart`).
+    pub(crate) is_apart: bool,
+    /// The handle's membership in a group of a poller.
+    pub(crate) polled: Option<Arc<Polled>>,
     /// What the handle needs when its device is gone; `None` if it does not wait then.
     pub(crate) away: Option<Arc<Away>>,
     /// Packets that the handle's former members received and dropped, as far as the system's
@@ -66,6 +71,8 @@ impl Entry {
             reader: None,
             prepared: None,
             member: None,
+            is_apart: false,
+            polled: None,
             away: None,
             past: MemberCounters::default(),
             device_drops: DeviceDrops::default(),
@@ -176,6 +183,14 @@ pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
 
 pub(crate) fn membership(p: PcapHandle) -> Option<Arc<Membership>> {
     with(p, |entry| entry.member.as_ref()?.0.membership().cloned()).flatten()
+}
+
+pub(crate) fn is_apart(p: PcapHandle) -> bool {
+    with(p, |entry| entry.is_apart).unwrap_or(false)
+}
+
+pub(crate) fn polled(p: PcapHandle) -> Option<Arc<Polled>> {
+    with(p, |entry| entry.polled.clone()).flatten()
 }
 
 /// The record on a member's page that shows when the member rejects all packets. `None` if the

@@ -5,15 +5,14 @@ use crate::away::{Away, AwayPort};
 use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, NOT_ACTIVATED};
-use crate::take_over;
+use crate::{apart, enter, take_over};
 use fanpcap::gone;
 use fanpcap::handle::{Joined, Life, Member, Notes, Return, Setting, System};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::device::ANY;
-use fanpcap_config::settings::{GroupChoice, OnEngine};
+use fanpcap_config::settings::{GroupChoice, OnEngine, Polled};
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_engine::Ask;
 use fanpcap_group::guard::GroupGuard;
 use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{
@@ -37,7 +36,10 @@ use std::sync::atomic::Ordering;
 
 impl System for PcapHandle {
     fn activate(self) -> c_int {
-        self.activate()
+        match handles::is_apart(self) {
+            true => apart::activate(|| self.activate()),
+            false => self.activate(),
+        }
     }
 
     fn set(self, setting: Setting) {
@@ -68,7 +70,7 @@ impl System for PcapHandle {
     }
 
     fn finds(self, device: &str) -> bool {
-        !matches!(interface::find(device), Ok(None))
+        handles::is_apart(self) || !matches!(interface::find(device), Ok(None))
     }
 
     fn is_on_interfaces(self) -> bool {
@@ -78,7 +80,7 @@ impl System for PcapHandle {
     }
 
     fn is_of_one_interface(self) -> bool {
-        self.ifindex() != 0
+        self.ifindex() != 0 || handles::is_apart(self)
     }
 
     fn host_use(self) -> Option<&'static str> {
@@ -216,6 +218,11 @@ impl Member for PcapHandle {
         Ok(())
     }
 
+    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<(), JoinError> {
+        let request = self.request().ok_or(JoinError::NotPacket)?;
+        enter::enter(self, &request, self.notes(), choice, asked)
+    }
+
     fn foresee(self, choice: &GroupChoice) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
         join::foresee(socket, choice, protocol(self))
@@ -234,6 +241,9 @@ impl Member for PcapHandle {
     }
 
     fn group(self) -> Option<Joined> {
+        if let Some(polled) = handles::polled(self) {
+            return Some(polled.joined);
+        }
         let identity = handles::identity(self)?;
         let membership = handles::membership(self);
         Some(Joined {
@@ -269,6 +279,9 @@ impl Member for PcapHandle {
     }
 
     fn ring_bytes(self) -> Option<u64> {
+        if let Some(polled) = handles::polled(self) {
+            return Some(polled.io.bytes());
+        }
         let membership = handles::membership(self)?;
         membership.io().map(|(_, rings)| rings.bytes() as u64)
     }
@@ -299,6 +312,9 @@ impl Member for PcapHandle {
 impl Return for PcapHandle {
     fn expect_return(self, origin: &str) -> Result<(), String> {
         let socket = self.socket().ok_or("the handle has no socket")?;
+        if handles::is_apart(self) {
+            return Err(apart::NOT_WAITING.to_owned());
+        }
         let away = Away::new(socket, origin, gone::come_back::<Self>);
         let away = away.map_err(|error| error.to_string())?;
         let selectable = self.with_reader(|reader| reader.control().be_selectable());
@@ -342,6 +358,13 @@ impl Return for PcapHandle {
             });
             member.depart();
         }
+        let polled = handles::with(self, |entry| {
+            let polled = entry.polled.take()?;
+            let [received, dropped] = polled.io.counted();
+            entry.past.received = entry.past.received.saturating_add(received);
+            entry.past.dropped = entry.past.dropped.saturating_add(dropped);
+            Some(polled)
+        });
         let port = Arc::new(AwayPort(Arc::clone(&away)));
         away.is_away.store(true, Ordering::Relaxed);
         // SAFETY: only the reading thread calls this function.
@@ -349,6 +372,7 @@ impl Return for PcapHandle {
         let replaced = renew::replace(socket, (version, &geometry)).map_err(failed);
         // The membership ends after the socket is closed.
         drop(member);
+        drop(polled);
         replaced?;
         if let Some(request) = self.request() {
             away.show(request.system_name(), socket);
@@ -440,15 +464,10 @@ impl Others {
 
 /// An activated handle's requirements for the engine that will fill its rings.
 fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Option<EngineAsk<'_>> {
-    let notes = p.notes();
-    let (asked, prepared) = notes.on_engine.zip(prepared)?;
+    let (asked, prepared) = p.notes().on_engine.zip(prepared)?;
     Some(EngineAsk {
         prepared,
-        ask: Ask {
-            snaplen: u32::try_from(p.snapshot()).unwrap_or(u32::MAX),
-            bytes: notes.buffer_size.and_then(|it| u32::try_from(it).ok()),
-            outgoing: asked.outgoing,
-        },
+        ask: enter::ask(p, p.notes(), asked.outgoing),
         steal: asked.steal,
     })
 }

@@ -1,6 +1,7 @@
 //! Opens and closes handles: pcap_create, pcap_open_live, pcap_close.
 
 use crate::activate::activate;
+use crate::apart;
 use crate::errbuf;
 use crate::handles;
 use crate::message::{self, guard, guard_errbuf};
@@ -67,7 +68,7 @@ unsafe fn create(
         return unsafe { create_several(parts, errbuf) };
     }
     // SAFETY: the caller guarantees the device's name.
-    if request.system_name() == unsafe { name(device) } {
+    if !apart::is_needed(&request) && request.system_name() == unsafe { name(device) } {
         // Pass the name unchanged: the kernel allows bytes that are not UTF-8.
         // SAFETY: the caller guarantees device and buffer.
         return unsafe { create_by_name(device, Some(request), errbuf) };
@@ -81,9 +82,17 @@ unsafe fn create(
 /// # Safety
 /// `errbuf` is as libpcap asks.
 unsafe fn create_for(request: Request, errbuf: *mut c_char) -> Option<PcapHandle> {
-    let name = CString::new(request.system_name()).unwrap_or_default();
+    let is_apart = apart::is_needed(&request);
+    let name = if is_apart {
+        apart::DEVICE
+    } else {
+        request.system_name()
+    };
+    let name = CString::new(name).unwrap_or_default();
     // SAFETY: the name is a C string, and the caller guarantees the buffer.
-    unsafe { create_by_name(name.as_ptr(), Some(request), errbuf) }
+    let p = unsafe { create_by_name(name.as_ptr(), Some(request), errbuf) }?;
+    handles::with(p, |entry| entry.is_apart = is_apart);
+    Some(p)
 }
 
 /// # Safety
@@ -220,6 +229,9 @@ unsafe fn close(p: PcapHandle) {
     let mut entry = handles::handle_close(p);
     if let Some((member, _)) = entry.as_ref().and_then(|entry| entry.member.as_ref()) {
         member.depart();
+    }
+    if let Some(polled) = entry.as_ref().and_then(|entry| entry.polled.as_ref()) {
+        polled.io.depart();
     }
     // The reader maps the socket's ring, and this mapping would keep the socket in its group.
     if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {

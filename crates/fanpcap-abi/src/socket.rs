@@ -7,9 +7,11 @@
 //! has died. So the application gets the descriptor that [`PcapHandle::descriptor`] returns
 //! (`docs/decisions/0041-waiting-by-oneself.md`).
 
+use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{ERROR, system};
+use fanpcap::polled;
 use fanpcap_linux::packet::inject;
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
@@ -74,12 +76,17 @@ impl PcapHandle {
 
 /// Sends a frame. Errors have the text of the system's library (pcap-linux.c, `pcap_inject_linux`).
 fn send(p: PcapHandle, socket: BorrowedFd<'_>, frame: &[u8]) -> c_int {
-    guard_handle(p, || match inject::send(socket, frame) {
-        Ok(sent) => c_int::try_from(sent).unwrap_or(c_int::MAX),
-        Err(error) => {
-            let text = error.to_string();
-            let end = text.rfind(" (os error ").unwrap_or(text.len());
-            p.fail(&format!("send: {}", &text[..end]))
+    guard_handle(p, || {
+        if handles::is_apart(p) {
+            return p.fail(polled::NOT_SENT);
+        }
+        match inject::send(socket, frame) {
+            Ok(sent) => c_int::try_from(sent).unwrap_or(c_int::MAX),
+            Err(error) => {
+                let text = error.to_string();
+                let end = text.rfind(" (os error ").unwrap_or(text.len());
+                p.fail(&format!("send: {}", &text[..end]))
+            }
         }
     })
 }

@@ -68,9 +68,13 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
 
 /// Replaces the counters of a member. On packet sockets, adds what our reader has read from the
 /// socket before, because each read clears the socket's counters. On another engine, takes the
-/// engine's counts.
+/// engine's or the poller's counts.
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
+        if let Some(polled) = &entry.polled {
+            [stats.received, stats.dropped] = polled.io.counted().map(wrapped);
+            return;
+        }
         if let Some((member, _)) = &mut entry.member {
             if let Some(counted) = member
                 .membership()

@@ -36,7 +36,7 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs our reader for the handle's engine in `p`, which has just been activated as a silent
+/// Installs our reader for the handle's engine or poller in `p`, which has just been activated as a silent
 /// handle.
 ///
 /// # Errors
@@ -133,6 +133,9 @@ pub(crate) fn publish_counters(p: PcapHandle) {
         return;
     }
     for (device, part) in several::all(p).into_iter().enumerate() {
+        if let Some(polled) = handles::polled(part) {
+            p.with_reader(|reader| polled.attend_by(reader, device));
+        }
         let of_member = |entry: &mut handles::Entry| {
             let (member, _) = entry.member.as_ref()?;
             Some((member.read_by_us(), member.membership().cloned()))
@@ -187,11 +190,14 @@ pub(crate) fn input(p: PcapHandle) -> io::Result<Input> {
     open(p, socket)
 }
 
-/// The rings that a handle reads: rings that an engine fills, or the ring of its socket.
+/// The rings that a handle reads: rings that an engine or a poller fills, or the ring of its socket.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
     if notes.on_engine.is_none() {
         return fanpcap_engines::of_socket(socket);
+    }
+    if let Some(polled) = handles::polled(p) {
+        return polled.io.input(timeout(notes));
     }
     let membership = handles::membership(p).ok_or(io::ErrorKind::NotConnected)?;
     let (slot, rings) = membership.io().ok_or(io::ErrorKind::NotConnected)?;

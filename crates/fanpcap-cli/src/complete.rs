@@ -8,6 +8,8 @@ use fanpcap_external::ExternalCommand;
 pub(crate) use fanpcap_terminal::complete::Arguments;
 use fanpcap_terminal::complete::print;
 
+use crate::poller;
+
 /// Runs `fanpcap complete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let [first, more @ ..] = arguments.words.as_slice() {
@@ -16,7 +18,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return external.complete(more);
         }
     }
-    print(crate::command(), &arguments.words, &[])?;
+    let known = [(poller::PLACE, poller::places())];
+    print(crate::command(), &arguments.words, &known)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -26,7 +29,8 @@ mod tests {
 
     fn told(line: &str) -> Vec<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        candidates(crate::command(), &words, &[])
+        let known = [(crate::poller::PLACE, crate::poller::places())];
+        candidates(crate::command(), &words, &known)
     }
 
     #[test]
@@ -36,6 +40,9 @@ mod tests {
         assert_eq!(told("run --fanout fl"), ["flow"]);
         assert_eq!(told("top --sort drops"), ["drops"]);
         assert_eq!(told("top --js"), ["--json"]);
+        for line in ["poller packet:l", "poller packet:a packet:l"] {
+            assert!(told(line).contains(&"packet:lo".to_owned()), "{line}");
+        }
         for line in [
             "top l",
             "top -i l",

@@ -53,6 +53,9 @@ fn ring(plan: &Plan) -> Option<u64> {
     let asked = plan
         .buffer_size()
         .and_then(|bytes| u32::try_from(bytes).ok());
+    if let Some(polled) = &plan.polled {
+        return fanpcap_engines::polled(polled.engine.name()).map(|it| it.pool_bytes(asked));
+    }
     let engine = plan.on_engine.as_ref();
     let engine = engine.and_then(|it| fanpcap_engines::named(it.engine.name()));
     let made = engine.and_then(|engine| engine.ring_bytes(asked));

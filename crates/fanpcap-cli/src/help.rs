@@ -14,7 +14,7 @@ struct Group {
 const GROUPS: [Group; 5] = [
     Group {
         title: "Capture",
-        verbs: &["run", "serve", "capture"],
+        verbs: &["run", "serve", "poller", "capture"],
         example: "fanpcap run -n 4 -- tcpdump -n -i eth0 -w %i.pcap",
     },
     Group {

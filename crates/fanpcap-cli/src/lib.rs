@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod generate;
+mod poller;
 mod complete;
 mod lang;
 mod config;
@@ -33,6 +34,7 @@ struct Arguments {
 enum Command {
     Run(fanpcap_run::Arguments),
     Serve(fanpcap_run::serve::Arguments),
+    Poller(poller::Arguments),
     Top(top::Arguments),
     Group(group::Arguments),
     Tune(tune::Arguments),
@@ -86,6 +88,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
     match parse::<Arguments>(command(), &words).command {
         Command::Run(arguments) => fanpcap_run::run(&arguments),
         Command::Serve(arguments) => fanpcap_run::serve::serve(&arguments),
+        Command::Poller(arguments) => poller::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

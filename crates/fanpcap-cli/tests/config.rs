@@ -59,6 +59,37 @@ fn a_device_that_is_not_there_is_said_so() {
 }
 
 #[test]
+fn what_comes_from_a_poller_is_told() {
+    let variables = [("PCAP_DRIVER", "packet"), ("PCAP_GROUP", "5")];
+    let (status, told) = config_json(&["lo"], &variables).unwrap();
+    let told = &told["devices"][0];
+    assert_eq!((status, &told["driver"]), (0, &Value::from("packet")));
+    assert_eq!(
+        (&told["steal"], &told["outgoing"]),
+        (&Value::Null, &Value::from(true))
+    );
+    assert_eq!(told["default_ring_bytes"], 64 << 20);
+    // The kernel knows no groups of pollers, so it is not asked what the group has.
+    assert_eq!(told["mode"], "flow");
+    let why = "the default, unless the group has another mode";
+    assert_eq!(told["mode_by_default"], why);
+    let output = config(
+        &["lo"],
+        &[("PCAP_DRIVER", "packet"), ("PCAP_RING", "3145729")],
+    )
+    .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        "sent packets captured too",
+        "read by      fanpcap",
+        "ring         4 MiB",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(!said.contains("host gets"), "{said}");
+}
+
+#[test]
 fn applications_that_load_another_library_are_told() {
     let said = |loads: &str| -> Result<String> {
         let variables = [("PCAP_GROUP", "5"), ("LD_LIBRARY_PATH", loads)];

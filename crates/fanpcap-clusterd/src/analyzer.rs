@@ -34,12 +34,12 @@ use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_linux::wait::stop;
+use fanpcap_terminal::notify::Notify;
 use fanpcap_terminal::{at_least_one, streams};
 
 use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::keyring::Keyring;
-use crate::notify::Notify;
 use crate::shipping::RecordTransport;
 use crate::textfile;
 use analyzer_loop::{AnalyzerLoop, AnalyzerLoopSettings};

@@ -14,6 +14,7 @@ use fanpcap_cluster::DesiredState;
 use fanpcap_cluster::coordinator::{Coordinator, Timing};
 use fanpcap_linux::wait::stop;
 use fanpcap_select::Selection;
+use fanpcap_terminal::notify::Notify;
 use fanpcap_terminal::streams;
 
 use crate::conf::{Conf, Engine, PATH, Role};
@@ -21,7 +22,6 @@ use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
 use crate::keyring::random;
-use crate::notify::Notify;
 use crate::textfile;
 use beacons::Beacons;
 use lead::Driver;

@@ -4,7 +4,6 @@
 //! and does no I/O.
 #![forbid(unsafe_code)]
 
-pub mod notify;
 mod textfile;
 pub mod tls;
 pub mod keyring;

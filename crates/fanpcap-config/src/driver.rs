@@ -24,15 +24,20 @@ pub enum Kind {
     /// classes of members, and may keep packets from the host. The crate `fanpcap-engines` contains
     /// the engine of this name.
     Devices,
+    /// A process of its own, the poller, takes the packets from the device and writes them into the
+    /// handle's pool. The engine supports steering programs and classes of members. The crate
+    /// `fanpcap-engines` contains the engine of this name.
+    Polled,
     /// This version does not have the engine, for this reason.
     Absent(&'static str),
 }
 
 /// The engines, in the order in which messages list them.
-static TABLE: [Row; 8] = [
+static TABLE: [Row; 9] = [
     row("tpacket", Kind::Sockets),
     row("xdp", Kind::Devices),
-    row("afxdp", Kind::Absent(POLLED)),
+    row("packet", Kind::Polled),
+    row("afxdp", Kind::Polled),
     row("dpdk", Kind::Absent(POLLED)),
     row("netmap", Kind::Absent(POLLED)),
     row(
@@ -92,11 +97,16 @@ impl Driver {
         self.kind() == Kind::Devices
     }
 
+    /// Whether a poller takes the engine's packets from the device.
+    pub fn is_polled(self) -> bool {
+        self.kind() == Kind::Polled
+    }
+
     /// The reason why this version does not have the engine; `None` if this version has it.
     pub fn absent(self) -> Option<&'static str> {
         match self.kind() {
             Kind::Absent(reason) => Some(reason),
-            Kind::Sockets | Kind::Devices => None,
+            Kind::Sockets | Kind::Devices | Kind::Polled => None,
         }
     }
 
@@ -110,7 +120,7 @@ impl Driver {
         self.0.names_group
     }
 
-    /// The names of the engines that have their own rings, for messages.
+    /// The names of the engines that attach to devices, for messages.
     pub fn of_devices() -> String {
         let takers = Driver::all().filter(|engine| engine.takes_devices());
         let names: Vec<&str> = takers.map(Driver::name).collect();

@@ -19,7 +19,7 @@ pub use environment::shell_name;
 use fanpcap_linux::file::directory::{self, is_roots_or_own};
 pub use group_choice::{FanoutCall, Group, GroupChoice};
 pub use keys::Key;
-pub use on_engine::{OnEngine, Steal};
+pub use on_engine::{OnEngine, Polled, Steal};
 pub use placement::{Ask, Kind, Placement, What};
 pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
 use std::fs;

@@ -4,11 +4,12 @@ use crate::fanout::Script;
 use crate::report::{Fault, Report};
 use crate::source::Source;
 pub use fanpcap_steer::Balance;
+pub use fanpcap_steer::GroupOptions;
 pub use fanpcap_steer::PcapCompiler;
 use fanpcap_steer::ebpf::EbpfError;
 pub use fanpcap_steer::ir::COUNTERS;
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{Compiled, ForEngine, GroupOptions};
+use fanpcap_steer::{Compiled, ForEngine};
 pub use fanpcap_steer::{Overridden, overridden};
 
 /// The counters of a steering program.
@@ -120,6 +121,19 @@ impl Steering {
     /// The whole text. [`Script::of_title`] makes the same steering program from it.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text without the group's options, which [`Steering::options`] returns.
+    pub fn program(&self) -> &str {
+        match self.text.split_once(' ') {
+            Some((options, program)) if options.starts_with('+') => program,
+            _ => &self.text,
+        }
+    }
+
+    /// The group's options.
+    pub fn options(&self) -> GroupOptions {
+        self.options
     }
 
     /// Whether the steering program gives packets to classes.

@@ -1,6 +1,6 @@
 //! The interface between engines and groups: [`Engine`], [`TakenDevice`], [`OnDevice`],
-//! [`MemberIo`]. The crate also has the parts that engines and groups share: the descriptor store,
-//! and the directories of their state.
+//! [`MemberIo`]; for engines with a poller [`Polled`] and [`PolledIo`]. The crate also has the parts
+//! that engines and groups share: the descriptor store, and the directories of their state.
 //!
 //! An engine takes a device once, for all groups on it ([`Engine::take`]). The first member then
 //! begins a group there ([`TakenDevice::begin`]). Later members open the group from the descriptors
@@ -17,6 +17,7 @@ pub mod root;
 mod ledger;
 mod refusal;
 mod member_io;
+mod polled;
 mod on_device;
 mod engine;
 
@@ -24,4 +25,5 @@ pub use engine::{Begun, Engine, NewGroup, TakenDevice, WatchedCounters, Watcher}
 pub use ledger::Ledger;
 pub use member_io::{Ask, MemberIo};
 pub use on_device::{Counts, Loader, Next, OnDevice};
+pub use polled::{EnterRequest, NO_POLLER, Polled, PolledIo};
 pub use refusal::Refusal;

@@ -1,9 +1,11 @@
-//! The engines of this build that attach to devices and have their own rings. To add an engine, add
-//! its crate, and an entry in both arrays below.
+//! The engines of this build that have their own rings: those that attach to devices, and those
+//! whose packets come from a poller. To add an engine of the first kind, add its crate, and an entry
+//! in the first two arrays below. To add one of the second kind, add an entry in the third array.
 #![forbid(unsafe_code)]
 
-use fanpcap_engine::{Engine, Watcher};
+use fanpcap_engine::{Engine, Polled, Watcher};
 use fanpcap_linux::netlink::diag::PacketSocket;
+use fanpcap_polled::OfPoller;
 use fanpcap_reader::Input;
 use fanpcap_ring::{Position, Remains};
 use std::io;
@@ -14,6 +16,14 @@ pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 
 /// The watchers of these engines, for processes that are not members but read a group's counters.
 static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
+
+/// All engines whose packets come from a poller.
+static POLLED: [&dyn Polled; 2] = [&OfPoller::PACKET, &OfPoller::AFXDP];
+
+/// Returns the engine with this name whose packets come from a poller.
+pub fn polled(name: &str) -> Option<&'static dyn Polled> {
+    POLLED.into_iter().find(|engine| engine.name() == name)
+}
 
 /// Returns the watcher of the engine with this number.
 pub fn watcher(id: u64) -> Option<&'static dyn Watcher> {
@@ -69,5 +79,9 @@ mod tests {
             assert_eq!(numbered(id.into()).map(|it| it.name()), Some(engine.name()));
             assert_eq!(watcher.id(), id);
         }
+        let with_poller = Driver::all().filter(|driver| driver.is_polled());
+        let names: Vec<&str> = with_poller.map(Driver::name).collect();
+        assert_eq!(names, POLLED.map(|engine| engine.name()));
+        assert!(names.iter().all(|name| polled(name).is_some()));
     }
 }

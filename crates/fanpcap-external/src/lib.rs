@@ -8,4 +8,4 @@ mod user;
 
 pub use build::BUILD;
 pub use command::{Arguments, ExternalCommand};
-pub use user::User;
+pub use user::{User, group_of_users};

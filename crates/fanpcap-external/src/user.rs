@@ -1,4 +1,5 @@
-//! Users of the system, for programs that `fanpcap` starts as another user.
+//! Users and groups of the system, for programs that `fanpcap` starts as another user, and for the
+//! users of its sockets.
 
 use std::process::Command;
 
@@ -38,6 +39,20 @@ impl User {
     }
 }
 
+/// The number of the group of users with this name or number.
+///
+/// # Errors
+/// There is no such group, or getent(1) can't be run.
+pub fn group_of_users(name: &str) -> Result<u32> {
+    // getent(1) would read a name with this beginning as an option.
+    ensure!(!name.starts_with('-'), "no group {name:?}");
+    let found = Command::new("getent").args(["group", name]).output();
+    let line = found.context("running getent")?.stdout;
+    let line = String::from_utf8_lossy(&line).into_owned();
+    let number = line.split(':').nth(2).and_then(|it| it.parse().ok());
+    number.with_context(|| format!("no group {name:?}: 'getent group' lists them"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,7 +72,10 @@ mod tests {
         for none in ["--service=x", "no such user"] {
             let error = User::find(none).unwrap_err().to_string();
             assert!(error.starts_with("no user"), "{error}");
+            let error = group_of_users(none).unwrap_err().to_string();
+            assert!(error.starts_with("no group"), "{error}");
         }
+        assert_eq!(group_of_users("root").unwrap(), 0);
         assert_eq!(User::find("root").unwrap().id, "0");
     }
 }

@@ -38,13 +38,52 @@ pub trait Members {
     /// Waits until packets in flight are in the pools.
     fn settle(&mut self);
 
-    /// A number that changes when a member takes a packet from its pool. `None` if the member has
-    /// no unread packets.
-    fn unread(&self, member: u64) -> Option<u64>;
+    /// Whether a member lives, but does not read its pool ([`Progress::hangs`]). The serving
+    /// process must not call [`ServedGroup::attend`] for such a member.
+    fn hangs(&self, member: u64) -> bool;
 
     /// Whether half of a member's pool is unread.
     fn is_half_full(&self, member: u64) -> bool;
 }
+
+/// How the reader of a member's pool gets on, as the serving process sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    unread: Option<u64>,
+    changed_ns: u64,
+    looked_ns: u64,
+}
+
+impl Progress {
+    /// Of a new pool.
+    pub fn new(now_ns: u64) -> Self {
+        Self {
+            unread: None,
+            changed_ns: now_ns,
+            looked_ns: now_ns,
+        }
+    }
+
+    /// Looks at the pool. `unread` is a number that changes when the reader takes a packet, or
+    /// `None` if no packet is unread.
+    pub fn look(&mut self, unread: Option<u64>, now_ns: u64) {
+        // If nobody has looked for a while, perhaps the reader could not run either.
+        let is_late = now_ns.saturating_sub(self.looked_ns) > LATE_NS;
+        if unread != self.unread || is_late {
+            self.unread = unread;
+            self.changed_ns = now_ns;
+        }
+        self.looked_ns = now_ns;
+    }
+
+    /// Whether the pool has unread packets, and its reader has taken none for the time of silence.
+    pub fn hangs(&self, now_ns: u64) -> bool {
+        self.unread.is_some() && now_ns.saturating_sub(self.changed_ns) >= slots::SILENT_NS
+    }
+}
+
+/// Twice the usual time between two looks, nanoseconds.
+const LATE_NS: u64 = 2 * slots::CHECK_NS;
 
 /// A newcomer to a served group.
 #[derive(Clone, Copy, Debug)]
@@ -136,11 +175,13 @@ impl ServedGroup {
     /// # Errors
     /// As [`ServedGroup::join`].
     pub fn attend(&self, member: u64, members: &mut dyn Members) -> io::Result<Vec<Orphan>> {
+        let rows = self.table().rows().map(|(_, row)| row.cookie);
+        let hanging: Vec<u64> = rows.filter(|it| members.hangs(*it)).collect();
         self.change(members, |slots| {
             if slots.may_begin(member)? {
                 slots.begin_share(member)?;
             }
-            slots.look_for_silent(member)?;
+            slots.replace_hanging(&|it| hanging.contains(&it));
             slots.level(member);
             slots.take_over(member)
         })
@@ -320,9 +361,9 @@ impl KernelOps for Connections<'_> {
         self.members.is_half_full(cookie)
     }
 
+    /// Not used: see [`Members::hangs`].
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
-        let unread = |member| Some((member, self.members.unread(member)?));
-        Ok(self.all().filter_map(unread).collect())
+        Ok(Vec::new())
     }
 
     /// A member whose application has never read it keeps its share, until it loses the share as a

@@ -37,6 +37,7 @@ use crate::table::{Journal, Part, Row, State, Table, at};
 pub(crate) use classes::{is_of_class, leaves_to_others, succeeds};
 use fanpcap_buckets::{Share, Slot};
 pub(crate) use joining::Unjoined;
+pub(crate) use silence::{CHECK_NS, SILENT_NS};
 use std::io;
 pub(crate) use succession::{digest, due_ns};
 pub(crate) use weights::Weighed;

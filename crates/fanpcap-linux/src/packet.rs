@@ -4,6 +4,7 @@ pub mod inject;
 pub mod optmem;
 pub mod ring;
 pub mod renew;
+pub mod apart;
 
 use crate::errno::{check, owned};
 use crate::option::{get, set, socklen};

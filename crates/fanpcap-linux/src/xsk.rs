@@ -45,6 +45,10 @@ pub struct Statistics {
     pub dropped: u64,
     /// Packets dropped because the ring was full.
     pub ring_full: u64,
+    /// How often the fill ring had no memory for a packet. If the kernel copies the packets, each
+    /// such packet is one of `dropped`. If the driver writes them into the memory, it has dropped
+    /// packets, which the device counts, or has tried again (net/xdp/xsk_buff_pool.c, `xp_alloc`).
+    pub fill_empty: u64,
 }
 
 /// Bytes of `struct xdp_desc`.
@@ -127,8 +131,12 @@ impl Socket {
     pub fn statistics(&self) -> io::Result<Statistics> {
         // struct xdp_statistics.
         let counts: [u64; 6] = get(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)?;
-        let [dropped, _, _, ring_full, ..] = counts;
-        Ok(Statistics { dropped, ring_full })
+        let [dropped, _, _, ring_full, fill_empty, _] = counts;
+        Ok(Statistics {
+            dropped,
+            ring_full,
+            fill_empty,
+        })
     }
 
     /// Makes the driver take the memory in the fill ring, if the ring's flags ask for this call

@@ -3,9 +3,10 @@
 //! The system's libpcap calls its own exported functions through slots. The loader fills each slot
 //! with the first definition that it finds, and that is our library's. `rebind` puts the object's
 //! own definition into each such slot, so that the system's library again calls only itself (ELF
-//! gABI chapter 5; psABI relocation numbers).
+//! gABI chapter 5; psABI relocation numbers). `redirect` puts another address into the slots of one
+//! function that the object does not define.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -47,6 +48,7 @@ struct Sym {
 }
 
 const DT_PLTRELSZ: usize = 2;
+const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
@@ -69,6 +71,7 @@ const SYMBOL_RELOCATIONS: [usize; 0] = [];
 #[derive(Default)]
 struct Tables {
     symbols: usize,
+    names: usize,
     tables: [(usize, usize); 2],
 }
 
@@ -79,6 +82,45 @@ struct Tables {
 /// # Safety
 /// `map` is the link map of an object that stays loaded, on a 64-bit system.
 pub(crate) unsafe fn rebind(map: *const LinkMap) {
+    let own = |base: usize, _: &Tables, named: &Named| {
+        let symbol = named.symbol;
+        let is_defined = symbol.section != SHN_UNDEF && symbol.value != 0;
+        is_defined.then(|| (base + symbol.value).wrapping_add_signed(named.addend))
+    };
+    // SAFETY: the caller's promise. The object's own definition may stand in each slot of it.
+    unsafe { rewrite(map, own) };
+}
+
+/// Makes the slots of an object's relocations that name the function `name`, which the object does
+/// not define, point to `address`.
+///
+/// # Safety
+/// As [`rebind`], and `address` is that of a function with the same type.
+pub(crate) unsafe fn redirect(map: *const LinkMap, name: &CStr, address: usize) {
+    let other = |_: usize, tables: &Tables, named: &Named| {
+        let at = tables.names as *const libc::c_char;
+        let at = at.wrapping_add(usize::try_from(named.symbol.name).ok()?);
+        // SAFETY: the names of symbols are C strings in the object's table of names.
+        let found = unsafe { CStr::from_ptr(at) };
+        (named.symbol.section == SHN_UNDEF && found == name).then_some(address)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { rewrite(map, other) };
+}
+
+/// The symbol that a relocation names.
+struct Named {
+    symbol: Sym,
+    addend: isize,
+}
+
+/// Stores into each slot of an object's relocations the address that `look` returns, if it returns
+/// one.
+///
+/// # Safety
+/// As [`rebind`]. `look` gets the object's base, its tables and the symbol that a relocation names,
+/// and returns an address that may stand in the relocation's slot.
+unsafe fn rewrite(map: *const LinkMap, look: impl Fn(usize, &Tables, &Named) -> Option<usize>) {
     // SAFETY: the caller promises a valid `map`.
     let map = unsafe { &*map };
     // SAFETY: `dynamic` of a loaded object is its dynamic section.
@@ -93,12 +135,12 @@ pub(crate) unsafe fn rebind(map: *const LinkMap) {
             let rela = (start as *const Rela).wrapping_add(index);
             // SAFETY: the loader has used this table and this length to relocate the object.
             let rela = unsafe { *rela };
-            // SAFETY: `rela` is a relocation of this object; the base and the symbol table are this
-            // object's too.
-            if let Some(definition) = unsafe { own_definition(map.base, tables.symbols, rela) } {
+            // SAFETY: `rela` is a relocation of this object, and the symbol table is this object's.
+            let named = unsafe { named(tables.symbols, rela) };
+            if let Some(address) = named.and_then(|named| look(map.base, &tables, &named)) {
                 // SAFETY: the loader wrote an address to this aligned slot when it relocated the
                 // object.
-                unsafe { store(map.base + rela.offset, definition, &relro) };
+                unsafe { store(map.base + rela.offset, address, &relro) };
             }
         }
     }
@@ -113,6 +155,7 @@ unsafe fn tables(mut dynamic: *const Dyn) -> Tables {
         let Dyn { tag, value } = unsafe { *dynamic };
         match tag {
             0 => return found,
+            DT_STRTAB => found.names = value,
             DT_SYMTAB => found.symbols = value,
             DT_JMPREL => found.tables[0].0 = value,
             DT_PLTRELSZ => found.tables[0].1 = value,
@@ -125,12 +168,11 @@ unsafe fn tables(mut dynamic: *const Dyn) -> Tables {
     }
 }
 
-/// The address that a relocation's slot should hold, if the object defines the symbol that the
-/// relocation names.
+/// The symbol that a relocation names, if the relocation holds a symbol's address.
 ///
 /// # Safety
-/// `rela` is a relocation of the object at `base` with the symbol table `symbols`.
-unsafe fn own_definition(base: usize, symbols: usize, rela: Rela) -> Option<usize> {
+/// `rela` is a relocation of the object with the symbol table `symbols`.
+unsafe fn named(symbols: usize, rela: Rela) -> Option<Named> {
     let kind = rela.info & 0xffff_ffff;
     let position = SYMBOL_RELOCATIONS
         .iter()
@@ -138,11 +180,8 @@ unsafe fn own_definition(base: usize, symbols: usize, rela: Rela) -> Option<usiz
     let symbol = (symbols as *const Sym).wrapping_add(rela.info >> 32);
     // SAFETY: the loader has looked this symbol up by the same index.
     let symbol = unsafe { *symbol };
-    if symbol.section == SHN_UNDEF || symbol.value == 0 {
-        return None;
-    }
     let addend = if position == 2 { rela.addend } else { 0 };
-    Some((base + symbol.value).wrapping_add_signed(addend))
+    Some(Named { symbol, addend })
 }
 
 /// Stores an address into a slot. The store is atomic, because other threads may call through the

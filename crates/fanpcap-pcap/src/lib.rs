@@ -26,6 +26,7 @@ pub use error::Error;
 pub use expressions::compile_expression;
 pub use handle::{Break, Handle, Precision};
 pub use library::{Library, OpenError};
+pub use object::SocketFunction;
 pub use read::Dispatched;
 pub use structs::{BpfProgram, Callback, FanoutStat, FanoutStats, Header, Pcap, Stats};
 pub use system::System;

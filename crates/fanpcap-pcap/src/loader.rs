@@ -6,7 +6,7 @@
 //! namespace (dlmopen) would load a second libc.
 
 use crate::ldcache;
-use crate::object::SharedObject;
+use crate::object::{SharedObject, SocketFunction};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::fs;
@@ -82,6 +82,11 @@ impl SystemLibrary {
     pub(crate) fn holds(&self, address: *const c_void) -> bool {
         let own = self.symbol(c"pcap_create");
         own.is_some_and(|own| object_of(address) == object_of(own.as_ptr()))
+    }
+
+    /// Makes this library call `function` in the place of socket(2).
+    pub(crate) fn redirect_socket(&self, function: SocketFunction) {
+        self.object.redirect_socket(function);
     }
 
     fn open(path: &Path) -> Result<Self, Refused> {

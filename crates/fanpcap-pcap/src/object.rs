@@ -4,6 +4,9 @@ use crate::elf::{self, LinkMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null};
 
+/// A function with the type of socket(2).
+pub type SocketFunction = extern "C" fn(c_int, c_int, c_int) -> c_int;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedObject(NonNull<c_void>);
 
@@ -34,14 +37,26 @@ impl SharedObject {
     /// Makes the object's relocations point to the object's own definitions again
     /// ([`elf::rebind`]).
     pub(crate) fn rebind(self) {
+        if let Some(map) = self.map() {
+            // SAFETY: the object is loaded, and stays loaded because of RTLD_NODELETE.
+            unsafe { elf::rebind(map) };
+        }
+    }
+
+    /// Makes the object call `function` when it calls socket(2) ([`elf::redirect`]).
+    pub(crate) fn redirect_socket(self, function: SocketFunction) {
+        if let Some(map) = self.map() {
+            // SAFETY: as above, and the function has the type of socket(2).
+            unsafe { elf::redirect(map, c"socket", function as usize) };
+        }
+    }
+
+    fn map(self) -> Option<*const LinkMap> {
         let mut map: *const LinkMap = null();
         let (request, target) = (libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
         // SAFETY: RTLD_DI_LINKMAP stores the address of the object's link map in `map`.
         let rc = unsafe { libc::dlinfo(self.0.as_ptr(), request, target) };
-        if rc == 0 && !map.is_null() {
-            // SAFETY: the object is loaded, and stays loaded because of RTLD_NODELETE.
-            unsafe { elf::rebind(map) };
-        }
+        (rc == 0 && !map.is_null()).then_some(map)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::compiled;
 use crate::functions::{Functions, Symbols};
 use crate::loader::SystemLibrary;
+use crate::object::SocketFunction;
 use fanpcap_bpf::Classic;
 use std::ffi::{CStr, c_void};
 use std::ops::Deref;
@@ -58,6 +59,14 @@ impl System {
     /// then give the result that the system's library would give.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
+    }
+
+    /// Makes the library call `function` in the place of socket(2), from now on. On machines whose
+    /// relocations are not known, it goes on to call socket(2).
+    pub fn redirect_socket(&self, function: SocketFunction) {
+        if let Some(library) = &self.library {
+            library.redirect_socket(function);
+        }
     }
 
     /// Compiles a filter expression; see [`crate::Library::compile`].

@@ -1,4 +1,5 @@
-//! What a poller and its members share: pools in memory files, and messages.
+//! What a poller and its members share: pools in shared memory, messages, and where the poller
+//! listens.
 //!
 //! A poller takes packets from a device in user space and writes them into the pools of members
 //! that it does not trust. The poller depends on this crate, and so does the library that members
@@ -7,5 +8,6 @@
 
 mod pool_file;
 pub mod message;
+pub mod place;
 
-pub use pool_file::{PoolFile, PoolSize};
+pub use pool_file::{Holders, LANES_MAX, PoolFile, PoolKind, PoolSize};

@@ -1,9 +1,12 @@
-//! A pool in a memory file. The poller makes and seals the file before any other process gets it,
-//! so no process can shorten the file: a store behind a file's end would kill the poller.
+//! A pool in memory that the poller shares with a member. No member can shorten the memory, because
+//! the poller would then be killed by its next store. Usually the memory is a BPF array: it has no
+//! holes, and the kernel never moves it to swap. So no member can make a store of the poller wait.
 
+use fanpcap_linux::bpf::{ObjectId, SharedArray};
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::memory::Memory;
 use fanpcap_linux::packet::ring::Mapping;
+use fanpcap_linux::wait::Epoll;
 use fanpcap_ring::pool::LaneWriter;
 use fanpcap_ring::pool::layout::{BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, readers_at, words_len};
 use fanpcap_ring::{PoolMemory, PoolWords};
@@ -26,8 +29,8 @@ pub struct PoolSize {
 const BLOCK_LEN_MIN: u32 = 256 << 10;
 const BLOCK_LEN_MAX: u32 = 4 << 20;
 
-/// The most lanes: a poller has fewer threads.
-const LANES_MAX: u32 = 64;
+/// The most lanes. A poller has a lane for each of its queues.
+pub const LANES_MAX: u32 = 64;
 
 /// The longest file.
 const LEN_MAX: u32 = 1 << 30;
@@ -47,37 +50,109 @@ impl PoolSize {
     }
 }
 
-/// A pool's file.
+/// The kind of memory that pools have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolKind {
+    /// A BPF array. The kernel takes all its memory at once. Needs `CAP_BPF`.
+    #[default]
+    Array,
+    /// A memory file, for members that the poller trusts. The kernel takes memory when it is first
+    /// written. While a member makes holes in the file, the kernel makes the poller's stores wait.
+    File,
+}
+
+/// A pool's memory, by its descriptor.
 #[derive(Debug)]
 pub struct PoolFile {
-    memory: Memory,
+    shared: Shared,
     size: PoolSize,
 }
 
+#[derive(Debug)]
+enum Shared {
+    Array(SharedArray),
+    File(Memory),
+}
+
+impl Shared {
+    fn create(kind: PoolKind, size: PoolSize) -> io::Result<Self> {
+        let len = size.file_len().ok_or(io::ErrorKind::InvalidInput)?;
+        match kind {
+            PoolKind::Array => {
+                // The first entry has the words, the others are the blocks.
+                let array = SharedArray::create("fanpcap_pool", size.block_len, size.blocks + 1);
+                array.map(Self::Array)
+            }
+            PoolKind::File => sealed::create_memory(c"fanpcap_pool", len).map(Self::File),
+        }
+    }
+
+    fn open(fd: OwnedFd, size: PoolSize) -> io::Result<Self> {
+        let len = size.file_len().ok_or(io::ErrorKind::InvalidData)?;
+        if sealed::is_memory(fd.as_fd()) {
+            return sealed::open_memory(fd, len).map(Self::File);
+        }
+        let array = SharedArray::open(fd)?;
+        match (array.entry_len(), array.entries()) == (size.block_len, size.blocks + 1) {
+            true => Ok(Self::Array(array)),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn part(&self, at: usize, len: usize) -> io::Result<Mapping> {
+        match self {
+            Self::Array(array) => array.map(at, len),
+            Self::File(memory) => memory.part(at, len),
+        }
+    }
+
+    fn part_to_read(&self, at: usize, len: usize) -> io::Result<Mapping> {
+        match self {
+            Self::Array(array) => array.map_to_read(at, len),
+            Self::File(memory) => memory.part_to_read(at, len),
+        }
+    }
+}
+
 impl PoolFile {
-    /// Makes a new pool, and returns a writer for each lane. The kernel takes the memory when it is
-    /// first written.
+    /// Makes a new pool, and returns a writer for each lane.
     ///
     /// # Errors
-    /// `InvalidInput` for a size that no pool has; the errors of [`sealed::create_memory`].
-    pub fn create(size: PoolSize) -> io::Result<(Self, Vec<LaneWriter>)> {
-        let len = size.file_len().ok_or(io::ErrorKind::InvalidInput)?;
-        let memory = sealed::create_memory(c"fanpcap_pool", len)?;
-        let file = Self { memory, size };
+    /// `InvalidInput` for a size that no pool has; the errors of [`SharedArray::create`] and of
+    /// [`sealed::create_memory`].
+    pub fn create(kind: PoolKind, size: PoolSize) -> io::Result<(Self, Vec<LaneWriter>)> {
+        let shared = Shared::create(kind, size)?;
+        let file = Self { shared, size };
         let (rows, readers) = (file.rows(), file.reader_rows()?);
-        let rows = file.memory.part(0, rows)?;
+        let rows = file.shared.part(0, rows)?;
         let writers = LaneWriter::begin(rows, readers, file.blocks()?, size.block_len as usize);
         Ok((file, writers.ok_or(io::ErrorKind::InvalidInput)?))
     }
 
-    /// Opens a pool that a poller has made.
+    /// Opens a pool that a poller has made, of either kind. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when the file does not have the size of the pool, or could be shortened.
+    /// `InvalidData` when the memory does not have the size of the pool, or could be shortened;
+    /// `EINVAL` when it is neither kind of memory.
     pub fn open(fd: OwnedFd, size: PoolSize) -> io::Result<Self> {
-        let len = size.file_len().ok_or(io::ErrorKind::InvalidData)?;
-        let memory = sealed::open_memory(fd, len)?;
-        Ok(Self { memory, size })
+        let shared = Shared::open(fd, size)?;
+        Ok(Self { shared, size })
+    }
+
+    /// Tells from now on whether any process has the pool. `None` for a memory file, of which
+    /// nobody can tell this.
+    pub fn holders(&self) -> Option<Holders> {
+        let Shared::Array(array) = &self.shared else {
+            return None;
+        };
+        let watch = || {
+            let watch = Epoll::new()?;
+            watch.add(array.as_fd(), false).map(|()| watch)
+        };
+        Some(Holders {
+            id: ObjectId::of_map(array.as_fd()).ok()?,
+            watch: watch().ok(),
+        })
     }
 
     /// Maps the pool for its reader.
@@ -94,7 +169,7 @@ impl PoolFile {
     /// # Errors
     /// As [`PoolFile::map`].
     pub fn map_words(&self) -> io::Result<PoolWords> {
-        let rows = self.memory.part_to_read(0, self.rows())?;
+        let rows = self.shared.part_to_read(0, self.rows())?;
         let words = PoolWords::new(rows, self.reader_rows()?, self.size.block_len as usize);
         words.ok_or(io::ErrorKind::InvalidData.into())
     }
@@ -106,19 +181,45 @@ impl PoolFile {
 
     fn reader_rows(&self) -> io::Result<Mapping> {
         let len = (1 + self.size.lanes) * READER_ENTRY;
-        self.memory
+        self.shared
             .part(readers_at(self.size.lanes) as usize, len as usize)
     }
 
     fn blocks(&self) -> io::Result<Mapping> {
         let first = self.size.block_len as usize;
-        self.memory.part(first, self.memory.len() - first)
+        self.shared.part(first, first * self.size.blocks as usize)
     }
 }
 
 impl AsFd for PoolFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
+        match &self.shared {
+            Shared::Array(array) => array.as_fd(),
+            Shared::File(memory) => memory.as_fd(),
+        }
+    }
+}
+
+/// The processes that have a pool, by a descriptor or a mapping.
+#[derive(Debug)]
+pub struct Holders {
+    id: ObjectId,
+    watch: Option<Epoll>,
+}
+
+impl Holders {
+    /// Whether there are any, the calling process included. Without `CAP_SYS_ADMIN`, this function
+    /// misses a process that has pinned the array in a file system of its own (`BPF_OBJ_PIN`).
+    pub fn exist(&self) -> bool {
+        self.id.exists().unwrap_or_else(|_| self.is_watched())
+    }
+
+    /// Whether the array's open file description exists, by which the poller and its members have
+    /// the array. The kernel reports an error of such a file to all who watch it, as long as the
+    /// file exists (kernel/bpf/syscall.c, `bpf_map_poll`), and to watch it does not keep it open.
+    fn is_watched(&self) -> bool {
+        let watch = self.watch.as_ref();
+        watch.is_some_and(|it| it.is_ready().unwrap_or(false))
     }
 }
 
@@ -163,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_member_reads_what_the_poller_writes_and_can_not_change_the_length() {
-        let (file, mut lanes) = PoolFile::create(SIZE).unwrap();
+        let (file, mut lanes) = PoolFile::create(PoolKind::File, SIZE).unwrap();
         let sent = || file.as_fd().try_clone_to_owned().unwrap();
         let opened = PoolFile::open(sent(), SIZE).unwrap();
         let mut pool = reader(&opened);
@@ -180,7 +281,7 @@ mod tests {
     /// A seal against holes would forbid writes too.
     #[test]
     fn a_member_that_overwrites_the_file_or_makes_holes_in_it_stops_no_writer() {
-        let (file, mut lanes) = PoolFile::create(SIZE).unwrap();
+        let (file, mut lanes) = PoolFile::create(PoolKind::File, SIZE).unwrap();
         let member = File::from(file.as_fd().try_clone_to_owned().unwrap());
         let len = SIZE.file_len().unwrap();
         let mut produced = 0;
@@ -199,6 +300,37 @@ mod tests {
         assert_eq!(produced, 18);
         let counted: u64 = lanes.iter().map(|lane| lane.counts().produced).sum();
         assert_eq!(counted, produced, "the poller believes its own counts");
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn an_array_has_no_holes_and_is_told_from_other_memory() {
+        let (file, mut lanes) = PoolFile::create(PoolKind::Array, SIZE).unwrap();
+        let sent = || file.as_fd().try_clone_to_owned().unwrap();
+        let mut pool = reader(&PoolFile::open(sent(), SIZE).unwrap());
+        for (stamp, lane) in (1..).zip(&mut lanes) {
+            assert!(lane.put(&record(stamp), 60) && lane.publish());
+        }
+        assert_eq!(count(&mut pool), 3);
+        assert!(File::from(sent()).set_len(0).is_err());
+        let path = format!("/proc/{}/fd/{}", process::id(), file.as_fd().as_raw_fd());
+        let mut fallocate = Command::new("fallocate");
+        let fallocate = fallocate.args(["--punch-hole", "--length", "4096", &path]);
+        assert!(!fallocate.output().unwrap().status.success());
+        let other = PoolSize { blocks: 5, ..SIZE };
+        assert!(PoolFile::open(sent(), other).is_err());
+        let null = File::open("/dev/null").unwrap();
+        assert!(PoolFile::open(null.into(), SIZE).is_err());
+        let holders = file.holders().unwrap();
+        let all = |holders: &Holders| [holders.exist(), holders.is_watched()];
+        assert_eq!(all(&holders), [true; 2]);
+        let other = sent();
+        drop((file, lanes, pool));
+        assert_eq!(all(&holders), [true; 2], "a descriptor");
+        let mapped = PoolFile::open(other, SIZE).unwrap().map().unwrap();
+        assert_eq!(all(&holders), [true; 2], "a mapping");
+        drop(mapped);
+        assert_eq!(all(&holders), [false; 2]);
     }
 
     #[test]
@@ -234,7 +366,7 @@ mod tests {
             },
         ] {
             assert_eq!(wrong.file_len(), None, "{wrong:?}");
-            assert!(PoolFile::create(wrong).is_err());
+            assert!(PoolFile::create(PoolKind::File, wrong).is_err());
         }
         assert_eq!(SIZE.file_len(), Some(5 << 18));
     }

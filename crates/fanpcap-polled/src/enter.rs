@@ -8,6 +8,7 @@ use fanpcap_linux::wait::{clock, events};
 use fanpcap_poll::PoolFile;
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request, Welcome};
 use fanpcap_reader::{GroupTasks, Input, Ring};
+use fanpcap_ring::PoolWords;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -152,8 +153,17 @@ impl PolledMember {
     /// # Errors
     /// The errors of epoll_ctl(2).
     pub fn tasks(&self) -> io::Result<Arc<dyn GroupTasks>> {
+        Ok(self.own_tasks()?)
+    }
+
+    pub(crate) fn own_tasks(&self) -> io::Result<Arc<Tasks>> {
         let tasks = Tasks::new(Arc::clone(&self.connection), self.welcome)?;
         Ok(Arc::new(tasks))
+    }
+
+    /// The pool's words, which have its counters.
+    pub(crate) fn words(&self) -> io::Result<PoolWords> {
+        self.pool.map_words()
     }
 
     /// Tells the poller that the handle is about to be closed. Best effort: the poller also notices

@@ -7,5 +7,7 @@
 mod port;
 mod tasks;
 mod enter;
+mod engine;
 
+pub use engine::{OfPoller, refusal};
 pub use enter::{EnterError, PolledMember, enter};

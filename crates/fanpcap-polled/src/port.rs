@@ -88,7 +88,11 @@ impl Port for PolledPort {
     }
 
     fn check(&self, _: c_short) -> Result<LinkState, ReadError> {
-        self.link()
+        match self.link() {
+            // The reader then asks for the link's state, and reads the pool to its end first.
+            Err(error) if error.is_gone() => Ok(LinkState::Down),
+            state => state,
+        }
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {

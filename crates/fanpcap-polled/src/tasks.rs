@@ -55,7 +55,7 @@ impl Tasks {
 
     /// Says that the application reads, once. Returns when to try again, if the message has no
     /// room.
-    fn tell(&self) -> Option<Duration> {
+    pub(crate) fn tell(&self) -> Option<Duration> {
         if self.has_reported.load(Ordering::Relaxed) {
             return None;
         }

@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail};
 use fanpcap_gen::{Choice, Description, Lengths, Pace, Plan, Sender, Until};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::cpu::pin;
+use fanpcap_linux::unix::Peer;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns, thread_cpu_ns};
-use fanpcap_poll::PoolFile;
 use fanpcap_poll::message::{Hello, Steering};
 use fanpcap_poller::device::Device;
 use fanpcap_poller::packet::{Options, PacketSource};
 use fanpcap_poller::queue::{Idle, Queue};
-use fanpcap_poller::{Source, afxdp};
+use fanpcap_poller::{Policy, Source, afxdp};
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_testkit::Veth;
 use fanpcap_testkit::netns::within_new;
@@ -46,7 +46,7 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
     Veth::new("va", "vb", 1)?;
     let ifindex = interface::index("vb").context("no device vb")?;
     let queue = Queue::start(source(engine, ifindex)?, Idle::Sleep, || _ = pin(1))?;
-    let mut device = Device::new(vec![queue], ifindex, 1);
+    let mut device = Device::new(vec![queue], ifindex, 1, Policy::default())?;
     let hello = Hello {
         device: "vb".to_owned(),
         group: Some(1),
@@ -58,16 +58,19 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
         memory: None,
         wants_sent: false,
     };
-    let entered = device.enter(&hello, 0, monotonic_ns());
+    let peer = Peer {
+        pid: 0,
+        user: 0,
+        group: 0,
+    };
+    let entered = device.enter(&hello, peer, monotonic_ns());
     let entered = entered.map_err(|refused| anyhow::anyhow!(refused.text))?;
     device.reads(entered.member, monotonic_ns());
-    let [pool, _bell] = entered.descriptors;
-    let pool = PoolFile::open(pool, entered.welcome.pool)?;
     let clocks = PoolClocks {
         now: monotonic_ns,
         offset: realtime_offset_ns,
     };
-    let mut pool = Pool::new(pool.map()?, ifindex, clocks);
+    let mut pool = Pool::new(entered.pool.map()?, ifindex, clocks);
     let description = Description {
         flows: 4096,
         lengths: Lengths::Fixed(len),

@@ -15,7 +15,7 @@ use fanpcap_gen::{Description, Lengths};
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::process::cpu::pin;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns, thread_cpu_ns};
-use fanpcap_poll::{PoolFile, PoolSize};
+use fanpcap_poll::{PoolFile, PoolKind, PoolSize};
 use fanpcap_poller::{
     Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
 };
@@ -93,7 +93,7 @@ fn main() -> Result<()> {
     fan_out.begin(0, group(&slots)?);
     let mut pools = Vec::new();
     for &slot in &slots {
-        let (file, mut lanes) = PoolFile::create(SIZE_OF_POOL)?;
+        let (file, mut lanes) = PoolFile::create(PoolKind::File, SIZE_OF_POOL)?;
         let writer = lanes.pop().context("a lane")?;
         fan_out.admit(MemberSlot { group: 0, slot }, writer, ALL);
         let clocks = PoolClocks {

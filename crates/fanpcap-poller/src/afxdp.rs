@@ -10,7 +10,7 @@ use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram, ObjectArray};
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_linux::packet::{self, Address, inject};
 use fanpcap_linux::wait;
-use fanpcap_linux::xsk::{Counts, Socket};
+use fanpcap_linux::xsk::{Counts, Socket, Statistics};
 use fanpcap_ring::Chunks;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,10 @@ pub struct AfxdpSource {
     chunks: Chunks,
     queue: u16,
     /// Packets that were lent.
-    received: u64,
+    lent: u64,
+    /// The kernel's counters, as they were last read, and how often they could not be read.
+    statistics: Statistics,
+    failed: u64,
     device: Arc<Device>,
 }
 
@@ -81,7 +84,9 @@ pub fn open(ifindex: u32, queues: u16) -> io::Result<Vec<AfxdpSource>> {
         socket,
         chunks,
         queue,
-        received: 0,
+        lent: 0,
+        statistics: Statistics::default(),
+        failed: 0,
         device: Arc::clone(&device),
     };
     Ok(opened.into_iter().map(source).collect())
@@ -99,9 +104,9 @@ impl AfxdpSource {
 
 impl Source for AfxdpSource {
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
-        let received = &mut self.received;
+        let count = &mut self.lent;
         let lent = self.chunks.lend(burst.room(), |bytes| {
-            *received += 1;
+            *count += 1;
             burst.push(Packet::of(bytes));
         });
         lent.map_err(|_| SourceError::Corrupt)
@@ -136,11 +141,21 @@ impl Source for AfxdpSource {
     }
 
     fn counts(&mut self) -> SourceCounts {
-        let statistics = self.socket.statistics().unwrap_or_default();
-        let dropped = statistics.dropped + statistics.ring_full;
-        SourceCounts {
-            received: self.received + dropped,
+        match self.socket.statistics() {
+            Ok(statistics) => self.statistics = statistics,
+            Err(_) => self.failed += 1,
+        }
+        let Statistics {
             dropped,
+            ring_full,
+            fill_empty,
+        } = self.statistics;
+        SourceCounts {
+            received: self.lent + dropped + ring_full,
+            dropped: dropped + ring_full,
+            skipped: 0,
+            starved: fill_empty,
+            failed: self.failed,
         }
     }
 }
@@ -160,7 +175,7 @@ fn redirect(sockets: i32) -> [Instruction; 6] {
 }
 
 /// The name of the map and the XDP program in the kernel.
-const NAME: &str = "fanpcap_afxdp";
+pub(crate) const NAME: &str = "fanpcap_afxdp";
 
 // linux/bpf_common.h: BPF_LDX | BPF_MEM | BPF_W; linux/bpf.h: BPF_JMP | BPF_CALL.
 const LOAD_WORD: u8 = 0x61;

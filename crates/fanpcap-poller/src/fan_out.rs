@@ -1,7 +1,7 @@
 //! The groups of one receive queue.
 
 use crate::burst::{Burst, Packet};
-use crate::group::{Group, GroupCounts, NewGroup, Wants};
+use crate::group::{Dismissed, Group, GroupCounts, NewGroup, ReadyGroup, Wants};
 use crate::source::{Source, SourceError};
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use fanpcap_steer::native::Evaluator;
@@ -22,7 +22,7 @@ pub struct MemberSlot {
 /// The groups of one receive queue: each group gets all packets of the queue.
 #[derive(Debug)]
 pub struct FanOut {
-    groups: Vec<Option<Group>>,
+    groups: Vec<Option<Box<Group>>>,
     queue: u16,
 }
 
@@ -35,22 +35,27 @@ impl FanOut {
         }
     }
 
-    /// Begins a group without members. Returns false if the number is not below [`GROUPS_MAX`], if
-    /// another group has it, or if the table's memory is no table.
+    /// Begins a group without members, as [`NewGroup::ready`] and [`FanOut::install`] together do.
     pub fn begin(&mut self, number: u8, group: NewGroup) -> bool {
+        group.ready().is_some_and(|it| self.install(number, it))
+    }
+
+    /// Begins a group without members. Returns false if the number is not below [`GROUPS_MAX`], or
+    /// if another group has it.
+    pub fn install(&mut self, number: u8, group: ReadyGroup) -> bool {
         let queue = self.queue;
         let place = self.groups.get_mut(usize::from(number));
         let Some(place) = place.filter(|place| place.is_none()) else {
             return false;
         };
-        *place = Group::new(group, queue);
-        place.is_some()
+        place.insert(group.0).queue = queue;
+        true
     }
 
-    /// Ends a group, and returns its counts.
-    pub fn end(&mut self, number: u8) -> Option<GroupCounts> {
+    /// Ends a group.
+    pub fn end(&mut self, number: u8) -> Option<ReadyGroup> {
         let group = self.groups.get_mut(usize::from(number))?.take()?;
-        Some(group.counts())
+        Some(ReadyGroup(group))
     }
 
     /// Directs a slot's packets into a pool from now on. Returns false if there is no such group.
@@ -60,8 +65,8 @@ impl FanOut {
     }
 
     /// Removes a slot's pool. When this function returns, no more packets come into the pool.
-    /// Returns the pool's final counts in this queue; `None` if the slot has no pool.
-    pub fn dismiss(&mut self, at: MemberSlot) -> Option<PoolCounts> {
+    /// `None` if the slot has no pool.
+    pub fn dismiss(&mut self, at: MemberSlot) -> Option<Dismissed> {
         self.group_mut(at.group)?.dismiss(at.slot)
     }
 
@@ -119,10 +124,10 @@ impl FanOut {
     }
 
     fn group(&self, number: u8) -> Option<&Group> {
-        self.groups.get(usize::from(number))?.as_ref()
+        self.groups.get(usize::from(number))?.as_deref()
     }
 
     fn group_mut(&mut self, number: u8) -> Option<&mut Group> {
-        self.groups.get_mut(usize::from(number))?.as_mut()
+        self.groups.get_mut(usize::from(number))?.as_deref_mut()
     }
 }

@@ -26,6 +26,11 @@ pub struct NewGroup {
 }
 
 impl NewGroup {
+    /// Takes the memory that a queue needs for the group. `None` if the table's memory is no table.
+    pub fn ready(self) -> Option<ReadyGroup> {
+        Group::new(self).map(|group| ReadyGroup(Box::new(group)))
+    }
+
     /// The same group for another queue's thread.
     pub fn for_other_queue(&self) -> Self {
         Self {
@@ -65,6 +70,29 @@ pub struct GroupCounts {
     pub unwanted: u64,
 }
 
+/// A group as a queue has it, outside of the queue: to make one, or to free its memory, takes
+/// milliseconds, which the queue's thread does not have.
+#[derive(Debug)]
+pub struct ReadyGroup(pub(crate) Box<Group>);
+
+impl ReadyGroup {
+    /// The group's counts.
+    pub fn counts(&self) -> GroupCounts {
+        self.0.counts()
+    }
+}
+
+/// A slot's former pool. To drop it may unmap the pool, which takes milliseconds.
+#[derive(Debug)]
+pub struct Dismissed(LaneWriter);
+
+impl Dismissed {
+    /// The pool's final counts in the queue.
+    pub fn counts(&self) -> PoolCounts {
+        self.0.counts()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Group {
     steering: Evaluator,
@@ -78,7 +106,7 @@ pub(crate) struct Group {
     touched: [u64; SLOTS / 64],
     /// The counts, without those of present members.
     counts: GroupCounts,
-    queue: u16,
+    pub(crate) queue: u16,
 }
 
 #[derive(Debug)]
@@ -89,7 +117,7 @@ struct Member {
 
 impl Group {
     /// `None` if the table's memory is no table.
-    pub(crate) fn new(group: NewGroup, queue: u16) -> Option<Self> {
+    fn new(group: NewGroup) -> Option<Self> {
         Some(Self {
             is_flow: fanpcap_steer::is_of_mode(group.steering.program(), "flow"),
             steering: group.steering,
@@ -99,7 +127,7 @@ impl Group {
             members: (0..SLOTS).map(|_| None).collect(),
             touched: [0; SLOTS / 64],
             counts: GroupCounts::default(),
-            queue,
+            queue: 0,
         })
     }
 
@@ -109,13 +137,12 @@ impl Group {
         self.members[usize::from(slot)] = Some(Member { writer, wants });
     }
 
-    /// Removes a slot's pool, and returns its counts. All its records are published.
-    pub(crate) fn dismiss(&mut self, slot: u8) -> Option<PoolCounts> {
+    /// Removes a slot's pool. All its records are published.
+    pub(crate) fn dismiss(&mut self, slot: u8) -> Option<Dismissed> {
         let mut member = self.members[usize::from(slot)].take()?;
         member.writer.publish();
-        let counts = member.writer.counts();
-        self.counts.add(counts);
-        Some(counts)
+        self.counts.add(member.writer.counts());
+        Some(Dismissed(member.writer))
     }
 
     /// The counts of a slot's pool.
@@ -283,8 +310,8 @@ impl Slots {
 }
 
 impl GroupCounts {
-    /// Adds the counts of another queue.
-    pub(crate) fn add_all(&mut self, other: &Self) {
+    /// Adds the counts of another queue or group.
+    pub fn add_all(&mut self, other: &Self) {
         self.offered += other.offered;
         self.again += other.again;
         self.nowhere += other.nowhere;

@@ -19,13 +19,16 @@ mod table;
 mod flows;
 mod group;
 mod fan_out;
+mod limits;
 pub mod packet;
 pub mod afxdp;
+pub mod kind;
 pub mod queue;
 pub mod device;
 pub mod server;
 
 pub use burst::{BURST, Burst, Packet};
 pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};
-pub use group::{GroupCounts, NewGroup, Wants};
+pub use group::{Dismissed, GroupCounts, NewGroup, ReadyGroup, Wants};
+pub use limits::{Limit, Limits, Policy};
 pub use source::{Source, SourceCounts, SourceError};

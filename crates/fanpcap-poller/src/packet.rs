@@ -1,12 +1,15 @@
-//! The source `packet`: a packet socket with a ring of blocks (TPACKET_V3). Works on each Ethernet
-//! device, and lets members without privileges capture there.
+//! The source `packet`: a packet socket with a ring of blocks (TPACKET_V3), or several that share the
+//! packets of a device. Works on each Ethernet device, and lets members without privileges capture
+//! there.
 
 use crate::burst::{Burst, Packet};
 use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::Geometry;
 use fanpcap_linux::packet::ring::{self, Mapping, Version};
-use fanpcap_linux::packet::{self, Address, ETH_P_ALL, inject, renew};
+use fanpcap_linux::packet::{
+    self, Address, ETH_P_ALL, FANOUT_FLAG_UNIQUEID, Filter, PacketFanout, Refusal, inject, renew,
+};
 use fanpcap_linux::wait::{self, ENETDOWN, clock};
 use fanpcap_ring::{Blocks, LentFrame, Stamp};
 use fanpcap_wire::{Frame, Tag};
@@ -45,6 +48,7 @@ pub struct PacketSource {
     /// Whether the source leaves out packets that the host sends: on the loopback device, each of
     /// these packets comes a second time, as received.
     skips_sent: bool,
+    queue: u16,
     clock: WallClock,
     counts: SourceCounts,
 }
@@ -57,7 +61,7 @@ struct WallClock {
     renewed_ns: u64,
 }
 
-/// How often the source compares the clocks.
+/// How often the source compares the clocks, and reads the kernel's counters, which have 32 bits.
 const RENEWAL_NS: u64 = 100_000_000;
 
 impl WallClock {
@@ -68,12 +72,15 @@ impl WallClock {
         }
     }
 
-    fn renew(&mut self) {
+    /// Compares the clocks if this is due. Returns whether it was due.
+    fn renew(&mut self) -> bool {
         let now_ns = clock::coarse_ns();
-        if now_ns.saturating_sub(self.renewed_ns) >= RENEWAL_NS {
+        let is_due = now_ns.saturating_sub(self.renewed_ns) >= RENEWAL_NS;
+        if is_due {
             self.offset_ns = clock::realtime_offset_ns();
             self.renewed_ns = now_ns;
         }
+        is_due
     }
 
     fn monotonic_ns(&self, stamp: Stamp) -> u64 {
@@ -90,7 +97,47 @@ impl PacketSource {
     /// `EPERM` without `CAP_NET_RAW`; `ENODEV`; `ENETDOWN`; `Unsupported` for a device whose frames
     /// have no Ethernet header; `ENOMEM`, and `EINVAL` for options that make no ring.
     pub fn open(ifindex: u32, options: Options) -> io::Result<Self> {
+        Self::open_as(0, ifindex, options, None)
+    }
+
+    /// Captures as [`PacketSource::open`] does, by several sockets that share the packets: both
+    /// directions of a flow come to one of them (`PACKET_FANOUT_HASH`). The device must be up.
+    ///
+    /// # Errors
+    /// As [`PacketSource::open`].
+    pub fn open_shared(ifindex: u32, options: Options, queues: u16) -> io::Result<Vec<Self>> {
+        // A socket that is not in the group yet would get all packets.
+        let rejecting = Filter::reject_all();
+        let mut group = PacketFanout {
+            id: 0,
+            mode: FANOUT_HASH,
+            flags: FANOUT_FLAG_UNIQUEID,
+        };
+        let mut all = Vec::new();
+        for queue in 0..queues {
+            let source = Self::open_as(queue, ifindex, options, Some(&rejecting))?;
+            packet::join(source.socket.as_fd(), group).map_err(refused)?;
+            // The kernel has chosen the number.
+            group.id = packet::fanout(source.socket.as_fd())?.id;
+            group.flags = 0;
+            all.push(source);
+        }
+        for source in &all {
+            packet::detach_filter(source.socket.as_fd())?;
+        }
+        Ok(all)
+    }
+
+    fn open_as(
+        queue: u16,
+        ifindex: u32,
+        options: Options,
+        filter: Option<&Filter>,
+    ) -> io::Result<Self> {
         let socket = packet::open()?;
+        if let Some(filter) = filter {
+            filter.attach(socket.as_fd())?;
+        }
         let geometry = Geometry {
             block_size: BLOCK_LEN,
             block_count: options.blocks,
@@ -117,6 +164,7 @@ impl PacketSource {
             socket,
             blocks: blocks.ok_or(io::ErrorKind::InvalidInput)?,
             skips_sent: interface::index("lo") == Some(ifindex),
+            queue,
             clock: WallClock::new(),
             counts: SourceCounts::default(),
         })
@@ -124,9 +172,12 @@ impl PacketSource {
 
     /// Adds the kernel's counters, which each read clears.
     fn take_counts(&mut self) {
-        if let Ok(taken) = packet::take_statistics(self.socket.as_fd()) {
-            self.counts.received += u64::from(taken.packets);
-            self.counts.dropped += u64::from(taken.drops);
+        match packet::take_statistics(self.socket.as_fd()) {
+            Ok(taken) => {
+                self.counts.received += u64::from(taken.packets);
+                self.counts.dropped += u64::from(taken.drops);
+            }
+            Err(_) => self.counts.failed += 1,
         }
     }
 }
@@ -136,11 +187,16 @@ impl Source for PacketSource {
         if !self.blocks.open() {
             return Ok(());
         }
-        self.clock.renew();
+        if self.clock.renew() {
+            self.take_counts();
+        }
         let (clock, skips_sent) = (&self.clock, self.skips_sent);
+        let skipped = &mut self.counts.skipped;
         let lent = self.blocks.lend(burst.room(), |frame| {
             let is_sent = frame.pkttype == PACKET_OUTGOING;
-            if !(is_sent && skips_sent) {
+            if is_sent && skips_sent {
+                *skipped += 1;
+            } else {
                 burst.push(of_lent(&frame, clock));
             }
         });
@@ -173,14 +229,21 @@ impl Source for PacketSource {
         inject::try_send(self.socket.as_fd(), frame)
     }
 
-    /// A packet socket gets the packets of all queues.
+    /// The socket's number. A packet socket gets packets of all receive queues of the device.
     fn queue(&self) -> u16 {
-        0
+        self.queue
     }
 
     fn counts(&mut self) -> SourceCounts {
         self.take_counts();
         self.counts
+    }
+}
+
+fn refused(refusal: Refusal) -> io::Error {
+    match refusal {
+        Refusal::Conflict(error) | Refusal::Other(error) => error,
+        Refusal::Joined | Refusal::Full => io::Error::other("PACKET_FANOUT"),
     }
 }
 
@@ -211,3 +274,4 @@ const ETHERNET: [u16; 2] = [1, 772];
 
 /// linux/if_packet.h.
 const PACKET_OUTGOING: u8 = 4;
+const FANOUT_HASH: u8 = 0;

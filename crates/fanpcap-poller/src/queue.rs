@@ -2,7 +2,7 @@
 //! members. Another thread changes the queue's groups and members between two bursts.
 
 use crate::fan_out::{FanOut, MemberSlot};
-use crate::group::Wants;
+use crate::group::{Dismissed, Wants};
 use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_linux::unix::message;
 use fanpcap_linux::wait::{self, POLLIN, Wake, clock};
@@ -36,7 +36,7 @@ pub struct Polled {
     /// The groups and the members' pools.
     pub fan_out: FanOut,
     source: Box<dyn Source + Send>,
-    bells: BTreeMap<MemberSlot, OwnedFd>,
+    bells: BTreeMap<MemberSlot, Arc<OwnedFd>>,
     state: Result<(), SourceError>,
 }
 
@@ -48,7 +48,7 @@ impl Polled {
         at: MemberSlot,
         writer: LaneWriter,
         wants: Wants,
-        bell: OwnedFd,
+        bell: Arc<OwnedFd>,
     ) -> bool {
         let is_admitted = self.fan_out.admit(at, writer, wants);
         if is_admitted {
@@ -58,12 +58,14 @@ impl Polled {
     }
 
     /// Removes a slot's pool and bell. Wakes the member first, so that it reads the last packets.
-    pub fn dismiss(&mut self, at: MemberSlot) -> Option<PoolCounts> {
-        let counts = self.fan_out.dismiss(at);
-        if let Some(bell) = self.bells.remove(&at) {
-            ring(&bell);
+    /// Whoever drops the result unmaps the pool, and closes the bell.
+    pub fn dismiss(&mut self, at: MemberSlot) -> Option<LeftSlot> {
+        let pool = self.fan_out.dismiss(at)?;
+        let bell = self.bells.remove(&at);
+        if let Some(bell) = &bell {
+            ring(bell);
         }
-        counts
+        Some(LeftSlot { pool, _bell: bell })
     }
 
     /// The source's counts, and why no packets come, if the source has said so.
@@ -103,6 +105,20 @@ impl Polled {
                 0
             }
         }
+    }
+}
+
+/// What a slot's member had in the queue.
+#[derive(Debug)]
+pub struct LeftSlot {
+    pool: Dismissed,
+    _bell: Option<Arc<OwnedFd>>,
+}
+
+impl LeftSlot {
+    /// The pool's final counts in the queue.
+    pub fn counts(&self) -> PoolCounts {
+        self.pool.counts()
     }
 }
 
@@ -156,7 +172,8 @@ impl Queue {
     }
 
     /// Runs a change in the queue's thread, between two bursts, and waits for its result. So all
-    /// packets that the thread had before are in the pools. `None` if the thread has ended.
+    /// packets that the thread had before are in the pools. `None` if the thread has ended. What
+    /// the change returns is dropped by the caller, so that the queue's thread frees no memory.
     pub fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Polled) -> T + Send + 'static,

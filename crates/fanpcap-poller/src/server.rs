@@ -2,25 +2,27 @@
 //! live. No member can make the server wait: it neither waits for a message nor for room to send
 //! one. It closes the connection of a member that sends anything but the messages of this version.
 
-use crate::device::{Device, Entered, Notice};
+use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
+use crate::limits::Taken;
 use fanpcap_linux::unix::message::{self, Message};
-use fanpcap_linux::unix::{self, named};
+use fanpcap_linux::unix::{self, Peer, named};
 use fanpcap_linux::wait::{self, Wake, clock};
-use fanpcap_poll::message::{Answer, LONGEST, Malformed, Refused, Request};
-use std::collections::BTreeMap;
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The most connections. Members of other connections than these wait in the socket's backlog.
-const CONNECTIONS_MAX: usize = 1024;
-
 /// How long a connection may stay without a *hello*, nanoseconds.
 const HELLO_NS: u64 = 5_000_000_000;
 
-/// How long the server accepts no connections after an error, nanoseconds.
-const ACCEPTS_NS: u64 = 100_000_000;
+/// How long the server does not try again after an error for which a member has no fault, such as
+/// too many open files, nanoseconds.
+const AGAIN_NS: u64 = 100_000_000;
+
+/// How many connections are accepted in one turn.
+const ACCEPTS_MAX: usize = 64;
 
 /// How many messages of a connection are read in one turn, so that no member keeps the server from
 /// the others.
@@ -36,13 +38,20 @@ pub struct Server {
     last: u64,
     /// When to accept connections again, after an error.
     accepts_ns: u64,
+    /// The users of whom a newcomer has said *hello* in this turn. Their next newcomers wait for
+    /// the next turn, so that a user with many newcomers delays another user's newcomer by one of
+    /// its own at most: to make a pool takes milliseconds.
+    greeted: BTreeSet<u32>,
+    /// Messages that the kernel could not send now, and when to try again.
+    unsent: Vec<Notice>,
+    sends_ns: u64,
     buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Connection {
     socket: OwnedFd,
-    pid: u32,
+    peer: Peer,
     since_ns: u64,
     member: Option<u64>,
 }
@@ -56,6 +65,9 @@ impl Server {
             connections: BTreeMap::new(),
             last: 0,
             accepts_ns: 0,
+            greeted: BTreeSet::new(),
+            unsent: Vec::new(),
+            sends_ns: 0,
             buffer: vec![0; LONGEST],
         }
     }
@@ -71,8 +83,7 @@ impl Server {
     /// The errors of poll(2).
     pub fn turn(&mut self, wake: Option<&Wake>, limit: Duration) -> io::Result<()> {
         let limit = self.limit(limit);
-        let has_room = self.connections.len() < CONNECTIONS_MAX;
-        let accepts = has_room && clock::monotonic_ns() >= self.accepts_ns;
+        let accepts = self.has_room() && clock::monotonic_ns() >= self.accepts_ns;
         let listener = accepts.then(|| self.listener.as_fd());
         let sockets = self.connections.values().map(|it| Some(it.socket.as_fd()));
         let all = std::iter::once(listener).chain(sockets);
@@ -86,6 +97,7 @@ impl Server {
             .filter(|(events, _): &(&c_short, u64)| **events != 0)
             .map(|(_, number)| number)
             .collect();
+        self.greeted.clear();
         for number in ready {
             if self.take_messages(number).is_none() {
                 self.close(number);
@@ -93,10 +105,11 @@ impl Server {
         }
         if found.first().is_some_and(|&events| events != 0) && self.accept().is_err() {
             // The process may have as many descriptors as it can have. They may become fewer.
-            self.accepts_ns = clock::monotonic_ns() + ACCEPTS_NS;
+            self.accepts_ns = clock::monotonic_ns() + AGAIN_NS;
         }
         let notices = self.device.tick(clock::monotonic_ns());
         self.tell(notices);
+        self.send_again();
         self.close_silent();
         Ok(())
     }
@@ -106,17 +119,40 @@ impl Server {
         let now_ns = clock::monotonic_ns();
         let due = self.device.due_ns(now_ns).into_iter();
         let due = due.chain(self.accepts_ns.checked_sub(now_ns));
+        let sends_ns = self.sends_ns.saturating_sub(now_ns);
+        let due = due.chain((!self.unsent.is_empty()).then_some(sends_ns));
         due.map(Duration::from_nanos).fold(limit, Duration::min)
     }
 
+    fn has_room(&self) -> bool {
+        (self.connections.len() as u64) < self.device.limits().connections.all
+    }
+
     fn accept(&mut self) -> io::Result<()> {
-        while self.connections.len() < CONNECTIONS_MAX {
+        for _ in 0..ACCEPTS_MAX {
+            if !self.has_room() {
+                break;
+            }
             let Some(socket) = named::accept(self.listener.as_fd())? else {
                 break;
             };
+            let peer = unix::peer(socket.as_fd())?;
+            let taken: Taken = self
+                .connections
+                .values()
+                .map(|it| (it.peer.user, 1))
+                .collect();
+            let limit = self.device.limits().connections;
+            if limit.check(&taken, peer.user, 1).is_err() {
+                refuse(
+                    socket.as_fd(),
+                    refused("poller-connections", MANY_CONNECTIONS),
+                );
+                continue;
+            }
             self.last += 1;
             let connection = Connection {
-                pid: unix::peer(socket.as_fd())?.pid,
+                peer,
                 socket,
                 since_ns: clock::monotonic_ns(),
                 member: None,
@@ -136,7 +172,11 @@ impl Server {
     /// Takes the messages of a connection. `None` if the connection is to be closed.
     fn take_messages(&mut self, number: u64) -> Option<()> {
         for _ in 0..MESSAGES_MAX {
-            let socket = self.connections.get(&number)?.socket.as_fd();
+            let connection = self.connections.get(&number)?;
+            if connection.member.is_none() && self.greeted.contains(&connection.peer.user) {
+                return Some(());
+            }
+            let socket = connection.socket.as_fd();
             // Members send no descriptors.
             let len = match message::receive(socket, &mut self.buffer, 0) {
                 Ok(Some(Message { len, .. })) => len,
@@ -151,56 +191,78 @@ impl Server {
 
     fn handle(&mut self, number: u64, request: Result<Request, Malformed>) -> Option<()> {
         let now_ns = clock::monotonic_ns();
-        let connection = self.connections.get_mut(&number)?;
+        let connection = self.connections.get(&number)?;
         let notices = match (connection.member, request) {
-            (None, Ok(Request::Hello(hello))) => {
-                match self.device.enter(&hello, connection.pid, now_ns) {
-                    Ok(entered) => {
-                        connection.member = Some(entered.member);
-                        welcome(connection.socket.as_fd(), &entered)?;
-                    }
-                    Err(refused) => {
-                        refuse(connection.socket.as_fd(), refused);
-                        return None;
-                    }
-                }
-                Vec::new()
-            }
+            (None, Ok(Request::Hello(hello))) => return self.greet(number, &hello),
             (None, Err(malformed)) => {
-                let (slug, text) = ("poller-message".to_owned(), malformed.to_string());
-                refuse(connection.socket.as_fd(), Refused { slug, text });
+                let refused = refused("poller-message", &malformed.to_string());
+                refuse(connection.socket.as_fd(), refused);
                 return None;
             }
             (Some(member), Ok(Request::Reads)) => self.device.reads(member, now_ns),
             (Some(member), Ok(Request::ReadOut(gone))) => {
                 self.device.read_out(member, gone, now_ns)
             }
-            (Some(member), Ok(Request::Departs)) => {
-                self.device.departs(member, now_ns);
-                Vec::new()
-            }
+            (Some(member), Ok(Request::Departs)) => self.device.departs(member, now_ns),
             (None, Ok(_)) | (Some(_), Ok(Request::Hello(_)) | Err(_)) => return None,
         };
         self.tell(notices);
         Some(())
     }
 
+    /// Makes a newcomer a member, or refuses it. `None` if the connection is to be closed.
+    fn greet(&mut self, number: u64, hello: &Hello) -> Option<()> {
+        let connection = self.connections.get_mut(&number)?;
+        self.greeted.insert(connection.peer.user);
+        let socket = connection.socket.as_fd();
+        match self
+            .device
+            .enter(hello, connection.peer, clock::monotonic_ns())
+        {
+            Ok(entered) => {
+                connection.member = Some(entered.member);
+                welcome(connection.socket.as_fd(), &entered)
+            }
+            Err(refused) => {
+                refuse(socket, refused);
+                None
+            }
+        }
+    }
+
     /// Sends messages to members. A member that has no room for a message is taken for dead.
     fn tell(&mut self, mut notices: Vec<Notice>) {
         while let Some(notice) = notices.pop() {
+            if !self.device.is_valid(&notice) {
+                continue;
+            }
             let answer = Answer::Takeover(notice.takeover).encode();
             let mut connections = self.connections.iter();
             let found = connections.find(|(_, it)| it.member == Some(notice.to));
             let Some((&number, connection)) = found else {
+                // Its pools go to another member when its connection closes.
                 continue;
             };
             let socket = connection.socket.as_fd();
             let sent = answer
                 .map_err(|_| io::ErrorKind::InvalidData.into())
                 .and_then(|bytes| message::send(socket, &bytes, &[notice.pool.as_fd()]));
-            if sent.is_err() {
-                notices.extend(self.forget(number));
+            match sent {
+                Ok(()) => {}
+                Err(error) if is_the_members(&error) => notices.extend(self.forget(number)),
+                Err(_) => {
+                    self.sends_ns = clock::monotonic_ns() + AGAIN_NS;
+                    self.unsent.push(notice);
+                }
             }
+        }
+    }
+
+    /// Sends the messages that the kernel could not send before.
+    fn send_again(&mut self) {
+        if !self.unsent.is_empty() && clock::monotonic_ns() >= self.sends_ns {
+            let unsent = std::mem::take(&mut self.unsent);
+            self.tell(unsent);
         }
     }
 
@@ -219,11 +281,19 @@ impl Server {
     }
 }
 
+/// Whether a message was not sent because the member has gone, or does not read its messages. Other
+/// errors, such as a lack of memory, are not the member's.
+fn is_the_members(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
+}
+
 /// Answers a newcomer that has become a member. `None` if the answer can't be sent.
 fn welcome(socket: BorrowedFd<'_>, entered: &Entered) -> Option<()> {
     let bytes = Answer::Welcome(entered.welcome).encode().ok()?;
-    let descriptors = entered.descriptors.each_ref().map(AsFd::as_fd);
-    message::send(socket, &bytes, &descriptors).ok()
+    message::send(socket, &bytes, &entered.descriptors()).ok()
 }
 
 /// Answers a newcomer that is refused. Best effort: it may be gone.

@@ -45,10 +45,19 @@ pub trait Source {
 /// Counts of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounts {
-    /// Packets that came to the source, dropped packets included.
+    /// Packets that came to the source, those included that it has dropped or skipped.
     pub received: u64,
     /// Packets that the source has dropped, because the poller was late.
     pub dropped: u64,
+    /// Packets that the source leaves out, because they come a second time.
+    pub skipped: u64,
+    /// How often there was no memory for a packet, because the poller was late. If the device
+    /// writes into the source's memory, it may have dropped these packets, and counts them itself.
+    /// If the kernel copies packets, `dropped` has these packets too.
+    pub starved: u64,
+    /// How often the kernel's counters could not be read. If it is the last time, the other counts
+    /// are too low.
+    pub failed: u64,
 }
 
 /// Why no more packets come from a source.

@@ -6,7 +6,7 @@
 mod clients;
 mod scene;
 
-use clients::{NAME, Poller, Wire, hello};
+use clients::{NAME, Poller, Wire, frames, hello, send};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::unix::named;
 use fanpcap_linux::wait::events;
@@ -16,7 +16,7 @@ use fanpcap_reader::{GroupTasks, Input, LinkState, Port, PortStatistics, Ring};
 use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_so};
-use fanpcap_testkit::traffic::{self, Frame, sequence_of};
+use fanpcap_testkit::traffic::{Frame, sequence_of};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::slice;
@@ -74,14 +74,6 @@ impl Member {
         let limit = Some(Duration::from_millis(50));
         events::poll(&[self.port.waits_on()], limit).unwrap()[0]
     }
-}
-
-fn frames(from: u64, count: u64) -> Vec<Frame> {
-    traffic::frames(from, &traffic::flows(5, 40), from..from + count).unwrap()
-}
-
-fn send(wire: &Wire, frames: &[Frame]) {
-    wire.send(frames.iter().map(|it| &it.bytes[..]));
 }
 
 fn await_produced(poller: &Poller, count: u64) {
@@ -215,7 +207,8 @@ fn a_poller_that_has_ended_is_told_and_its_packets_are_readable() {
     assert!(member.port.arm(1) && !member.is_readable());
     drop(poller);
     assert!(member.is_readable(), "a waiting reader is woken");
-    let error = member.port.check(0).unwrap_err();
+    assert_eq!(member.port.check(0).unwrap(), LinkState::Down);
+    let error = member.port.link().unwrap_err();
     assert!(error.is_gone(), "{error}");
     assert!(member.tasks.attend().is_lost);
     assert!(!member.pool.open());

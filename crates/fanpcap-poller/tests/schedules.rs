@@ -4,9 +4,9 @@
 
 mod scene;
 
-use fanpcap_group::served::{Joining, Members, Orphan, ServedGroup};
+use fanpcap_group::served::{Joining, Members, Orphan, Progress, ServedGroup};
 use fanpcap_group::view::{FinalCounters, State};
-use fanpcap_poll::PoolFile;
+use fanpcap_poll::{PoolFile, PoolKind};
 use fanpcap_poller::{FanOut, MemberSlot, NewGroup};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_steer::GroupOptions;
@@ -21,6 +21,7 @@ const FLOW: &str = "main = par3 (inner steer_flow) steer_link (steer_to 0)";
 struct Connection {
     file: PoolFile,
     is_open: bool,
+    progress: Progress,
 }
 
 /// The poller's side: the queue, and the members' connections.
@@ -46,12 +47,15 @@ impl Members for Side {
     }
 
     fn admit(&mut self, member: u64, slot: u8) {
-        let (file, mut lanes) = PoolFile::create(SIZE_OF_POOL).unwrap();
+        let (file, mut lanes) = PoolFile::create(PoolKind::File, SIZE_OF_POOL).unwrap();
         let at = MemberSlot { group: 0, slot };
         assert!(self.fan_out.admit(at, lanes.remove(0), ALL));
-        let is_open = true;
-        self.connections
-            .insert(member, Connection { file, is_open });
+        let connection = Connection {
+            file,
+            is_open: true,
+            progress: Progress::new(self.now_ns),
+        };
+        self.connections.insert(member, connection);
     }
 
     fn dismiss(&mut self, slot: u8) {
@@ -60,9 +64,9 @@ impl Members for Side {
 
     fn settle(&mut self) {}
 
-    fn unread(&self, member: u64) -> Option<u64> {
-        let file = &self.connections.get(&member)?.file;
-        file.map_words().unwrap().progress()
+    fn hangs(&self, member: u64) -> bool {
+        let connection = self.connections.get(&member);
+        connection.is_some_and(|it| it.progress.hangs(self.now_ns))
     }
 
     fn is_half_full(&self, member: u64) -> bool {
@@ -199,9 +203,13 @@ impl World {
 
     /// All members whose applications read do their part.
     fn attend(&mut self) {
+        for it in self.side.connections.values_mut() {
+            let unread = it.file.map_words().unwrap().progress();
+            it.progress.look(unread, self.side.now_ns);
+        }
         let members: Vec<u64> = self.applications.keys().copied().collect();
         for member in members {
-            if self.applications[&member].hangs {
+            if self.applications[&member].hangs || self.side.hangs(member) {
                 continue;
             }
             let orphans = self.group.attend(member, &mut self.side).unwrap();

@@ -6,49 +6,14 @@
 mod clients;
 mod scene;
 
-use clients::{Client, Poller, Wire, await_answer, hello};
+use clients::{Client, Poller, Wire, await_all, await_answer, await_shares, frames, hello, send};
+use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::message;
 use fanpcap_poll::message::{Answer, Balance, Hello, LONGEST, Program, Request, Steering};
 use fanpcap_testkit::await_for::await_so;
-use fanpcap_testkit::traffic::{self, Frame, sequence_of};
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
-use std::process::{self, Command};
+use scene::policy;
+use std::os::fd::AsFd;
 use std::slice;
-
-fn frames(from: u64, count: u64) -> Vec<Frame> {
-    traffic::frames(from, &traffic::flows(5, 40), from..from + count).unwrap()
-}
-
-fn send(wire: &Wire, frames: &[Frame]) {
-    wire.send(frames.iter().map(|it| &it.bytes[..]));
-}
-
-/// Reads until the members together have got so many packets of the test, and checks that no packet
-/// came twice and no flow is split.
-fn await_all(clients: &mut [Client], frames: &[Frame]) {
-    await_so("all packets", || {
-        clients.iter_mut().for_each(Client::read);
-        clients.iter().map(|it| it.got.len()).sum::<usize>() >= frames.len()
-    });
-    let mut owners = HashMap::new();
-    for (member, client) in clients.iter().enumerate() {
-        let numbers = client.got.iter().map(|it| sequence_of(it).unwrap());
-        owners.extend(numbers.map(|number| (number, member)));
-    }
-    assert_eq!(owners.len(), frames.len(), "each once");
-    let mut flows = BTreeMap::new();
-    for frame in frames {
-        let owner = owners[&frame.sequence];
-        assert_eq!(
-            *flows.entry(frame.flow.key()).or_insert(owner),
-            owner,
-            "a flow is split"
-        );
-    }
-}
 
 #[test]
 fn members_share_a_group_and_each_group_gets_all_packets() {
@@ -83,16 +48,6 @@ fn members_share_a_group_and_each_group_gets_all_packets() {
     drop((members, alone));
     await_so("the groups' end", || poller.sizes() == [0, 0]);
     assert!(poller.counts(Some(5)).is_none());
-}
-
-/// Waits until this number of members have their shares.
-fn await_shares(poller: &Poller, count: usize) {
-    await_so("shares", || {
-        let server = poller.server.lock().unwrap();
-        let view = server.device().look(Some(5)).map(|(view, _)| view);
-        let places = view.map_or_else(Vec::new, |it| it.places);
-        places.iter().filter(|it| it.buckets > 0).count() == count
-    });
 }
 
 #[test]
@@ -297,9 +252,11 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
 
 #[test]
 fn all_pools_together_have_a_limit() {
-    let poller = Poller::of_wires(&[Wire::default()]);
+    let mut policy = policy();
+    policy.limits.bytes.all = 64 << 20;
+    let poller = Poller::with(&[Wire::default()], policy);
     let large = Hello {
-        memory: Some(256 << 20),
+        memory: Some(16 << 20),
         ..hello()
     };
     let mut members = Vec::new();
@@ -309,90 +266,11 @@ fn all_pools_together_have_a_limit() {
             Err(refusal) => break refusal,
         }
     };
-    // The kernel takes memory when it is written, so these pools take little.
-    assert_eq!(members.len(), 31, "8 GiB, with the group's table");
+    // Another user leaves half, and the group's table takes some memory.
+    let expected = if effective_user() == 0 { 3 } else { 1 };
+    assert_eq!(members.len(), expected);
     assert!(refusal.contains("poller-memory"), "{refusal}");
     assert!(poller.newcomer(&hello()).is_ok(), "a small pool has room");
     drop(members);
     await_so("room", || poller.newcomer(&large).is_ok());
-}
-
-/// Connects hundreds of times, fills what the poller reads and writes, and overwrites its pool.
-#[test]
-fn a_hostile_member_harms_only_itself() {
-    let wire = Wire::default();
-    let poller = Poller::of_wires(slice::from_ref(&wire));
-    let mut members = [poller.member(&hello()), poller.member(&hello())];
-    await_shares(&poller, 2);
-    let connections: Vec<_> = (0..300).map(|_| poller.connect()).collect();
-    let hostile: Vec<Client> = (0..3)
-        .map(|_| {
-            poller.member(&Hello {
-                group: Some(6),
-                ..hello()
-            })
-        })
-        .collect();
-    let pool = hostile_pool(&poller);
-    let mut all = Vec::new();
-    for round in 0..20_u64 {
-        let frames = frames(round * 200, 200);
-        send(&wire, &frames);
-        all.extend(frames);
-        pool.scribble(u8::try_from(round).unwrap());
-        for it in &hostile {
-            // More than the poller's turn takes, and nothing that it answers is read.
-            (0..30).for_each(|_| _ = message::send(it.socket.as_fd(), &reads(), &[]));
-        }
-        members.iter_mut().for_each(Client::read);
-    }
-    await_all(&mut members, &all);
-    let counts = poller.counts(Some(5)).unwrap();
-    assert_eq!(
-        (counts.offered, counts.produced, counts.dropped),
-        (4000, 4000, 0)
-    );
-    drop((connections, hostile));
-}
-
-fn reads() -> Vec<u8> {
-    Request::Reads.encode().unwrap()
-}
-
-/// A member that overwrites the whole file of its pool, and makes holes in it.
-struct Scribbler {
-    _socket: OwnedFd,
-    file: File,
-}
-
-fn hostile_pool(poller: &Poller) -> Scribbler {
-    let socket = poller.connect();
-    let hello = Request::Hello(Hello {
-        group: Some(7),
-        ..hello()
-    });
-    message::send(socket.as_fd(), &hello.encode().unwrap(), &[]).unwrap();
-    let (answer, mut descriptors) = await_answer(socket.as_fd()).unwrap();
-    assert!(matches!(answer, Answer::Welcome(_)));
-    message::send(socket.as_fd(), &reads(), &[]).unwrap();
-    Scribbler {
-        _socket: socket,
-        file: descriptors.remove(0).into(),
-    }
-}
-
-impl Scribbler {
-    fn scribble(&self, round: u8) {
-        let len = usize::try_from(self.file.metadata().unwrap().len()).unwrap();
-        assert!(self.file.set_len(0).is_err(), "sealed");
-        self.file
-            .write_all_at(&vec![round.wrapping_mul(85); len], 0)
-            .unwrap();
-        if round % 4 == 0 {
-            let path = format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd());
-            let mut fallocate = Command::new("fallocate");
-            let fallocate = fallocate.args(["--punch-hole", "--length", &len.to_string(), &path]);
-            assert!(fallocate.status().unwrap().success());
-        }
-    }
 }

@@ -75,7 +75,7 @@ pub(crate) fn named_engine(command: &[OsString], device: &str) -> Option<Driver>
     let text = named
         .iter()
         .find(|text| plain(text).as_deref() == Some(device))?;
-    let mut engines = Driver::all().filter(|engine| engine.takes_devices());
+    let mut engines = Driver::all().filter(|it| it.takes_devices() || it.is_polled());
     engines.find(|engine| text.starts_with(&format!("{engine}:")))
 }
 

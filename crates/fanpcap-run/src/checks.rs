@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
 use fanpcap_config::device::ANY;
+use fanpcap_config::driver::Driver;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 
@@ -154,6 +155,28 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
     Ok(())
 }
 
+/// Refuses copies whose packets come from a poller: the kernel does not list them as members, so
+/// their packets could not be accounted for. `named` is the engine that the copies' command names.
+///
+/// # Errors
+/// The message says what to do instead.
+pub(crate) fn poller(
+    group: u16,
+    named: Option<Driver>,
+    device: Option<&str>,
+    fanout: Option<&str>,
+) -> Result<()> {
+    let named = named.filter(|engine| engine.is_polled());
+    let asked = || founding::asked_poller(group, device, fanout);
+    match named.or_else(asked) {
+        None => Ok(()),
+        Some(engine) => bail!(
+            "copies on engine {engine} can't be watched, because only their poller knows them: \
+             start them without this command, with PCAP_GROUP={group}"
+        ),
+    }
+}
+
 /// Variables of the calling environment that have no effect here, because this command sets the
 /// copies' group and, with --fanout, also their mode.
 pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
@@ -219,6 +242,19 @@ mod tests {
         assert!(said.contains("write -w all.%i.pcap instead of"), "{said}");
         for line in ["tcpdump -w -", "tcpdump -w%i.pcap", "argus -i eth0", "cat"] {
             assert_eq!(refused(line, 2, true), "", "{line}");
+        }
+    }
+
+    #[test]
+    fn copies_whose_packets_come_from_a_poller_are_refused() {
+        let named = |line: &str| arguments::named_engine(&words(line), "lo");
+        let poller = |line: &str| poller(7, named(line), Some("lo"), None);
+        let error = poller("tcpdump -n -i packet:lo").unwrap_err().to_string();
+        let expected = "copies on engine packet can't be watched";
+        assert!(error.starts_with(expected), "{error}");
+        assert!(error.ends_with("with PCAP_GROUP=7"), "{error}");
+        for line in ["tcpdump -n -i xdp:lo", "tcpdump -n -i lo"] {
+            poller(line).unwrap();
         }
     }
 

@@ -148,7 +148,7 @@ pub(crate) fn configured(device: &str) -> Option<(u16, String)> {
     }
 }
 
-/// The engine other than packet sockets that the settings ask for.
+/// The engine that attaches to devices and that the settings ask for.
 pub(crate) fn asked_engine(
     group: u16,
     device: Option<&str>,
@@ -156,6 +156,16 @@ pub(crate) fn asked_engine(
 ) -> Option<Driver> {
     let plan = explained(group, device?, fanout)?.plan.ok()?;
     plan.on_engine.map(|it| it.engine)
+}
+
+/// The engine with a poller that the settings ask for.
+pub(crate) fn asked_poller(
+    group: u16,
+    device: Option<&str>,
+    fanout: Option<&str>,
+) -> Option<Driver> {
+    let plan = explained(group, device?, fanout)?.plan.ok()?;
+    plan.polled.map(|it| it.engine)
 }
 
 /// Founds the group of copies if its mode is a steering program. `engine` is the engine that the

@@ -172,6 +172,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let named_engine = device
         .as_deref()
         .and_then(|it| arguments::named_engine(&arguments.command, it));
+    checks::poller(group, named_engine, device.as_deref(), first)?;
     let is_on_engine = engine.is_some() || named_engine.is_some();
     let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
         Some(modes) => modes,

@@ -144,6 +144,10 @@ fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     let explained = founding::explained(group, device, fanout);
     let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
     let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;
+    if let Some(polled) = &plan.polled {
+        let engine = polled.engine;
+        bail!("groups on engine {engine} need no founder: their poller keeps them");
+    }
     let choice = plan.choice.as_ref();
     let choice = choice.context("the settings give the device no group")?;
     if choice.steering.is_none() {

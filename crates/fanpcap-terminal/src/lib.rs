@@ -1,4 +1,5 @@
-//! The user interface that fanpcap's programs share: standard streams, completion, metrics.
+//! The user interface that fanpcap's programs share: standard streams, completion, metrics, the
+//! service manager.
 #![forbid(unsafe_code)]
 
 pub mod streams;
@@ -12,6 +13,7 @@ pub mod complete;
 pub mod exposition;
 pub mod textfile;
 pub mod server;
+pub mod notify;
 
 pub use at_least_one::at_least_one;
 pub use device::DeviceArgument;

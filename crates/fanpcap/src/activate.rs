@@ -13,6 +13,7 @@ use crate::gone;
 use crate::handle::{Handle, NO_SUCH_DEVICE, PERM_DENIED, PartState, Setting, WARNING};
 use crate::placement;
 use crate::plan::{Plans, provide};
+use crate::polled;
 use crate::several::{Failed, all, blame, each, note_live, take_over};
 use crate::warnings::warn;
 use fanpcap_config::device::{ANY, Device};
@@ -56,6 +57,7 @@ fn activate_all<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_in
         return Ok(activated);
     }
     let live = match p.notes().on_engine {
+        Some(asked) if asked.engine.is_polled() => polled::enter(p, all, plans)?,
         Some(_) => engine::join(p, all, plans)?,
         None => receive(p, all, plans, activated)?,
     };
@@ -81,7 +83,7 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
         p.fail("No such device exists");
         return NO_SUCH_DEVICE;
     }
-    let status = match &plan.on_engine {
+    let status = match engine::asked(plan) {
         Some(asked) => engine::activate_silently(p, plan, asked),
         None => {
             provide(p, plan);
@@ -91,10 +93,16 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
             activate_silently(p)
         }
     };
-    if let (PERM_DENIED, Some(choice)) = (status, &plan.choice) {
-        let is_steered = choice.steering.is_some() && !choice.is_default;
-        let reason = p.error();
-        p.fail(&choice.blame(&JoinError::NotPermitted { reason, is_steered }));
+    match (status, &plan.choice) {
+        (PERM_DENIED, _) if plan.polled.is_some() => {
+            p.fail(&polled::not_permitted(&p.error()));
+        }
+        (PERM_DENIED, Some(choice)) => {
+            let is_steered = choice.steering.is_some() && !choice.is_default;
+            let reason = p.error();
+            p.fail(&choice.blame(&JoinError::NotPermitted { reason, is_steered }));
+        }
+        _ => {}
     }
     let part = match (status < 0, is_one) {
         (false, _) => PartState::Silent,

@@ -5,6 +5,7 @@
 use crate::default_mode;
 use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
 use crate::plan::{Plans, provide};
+use crate::polled;
 use crate::several::{Failed, each, note_live, take_over};
 use crate::warnings::warn;
 use fanpcap_config::driver::Driver;
@@ -49,6 +50,9 @@ pub(crate) fn settle<H: Handle>(
 ) -> Result<Option<StandIn>, Failed<H>> {
     let is_new = |part: &H| matches!(part.notes().part, PartState::None | PartState::New);
     if !all.iter().all(is_new) {
+        return Ok(None);
+    }
+    if polled::settle(all, plans)? {
         return Ok(None);
     }
     let mut first = None;
@@ -118,8 +122,8 @@ pub(crate) fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<St
     }
 }
 
-/// Activates a handle silently, for an engine.
-pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) -> c_int {
+/// Activates a handle silently, for an engine or a poller.
+pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: AskedOfEngine) -> c_int {
     provide(p, plan);
     p.set(Setting::BufferSize(SILENT_RING));
     p.set(Setting::Protocol(ETH_P_SILENT));
@@ -129,14 +133,25 @@ pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) 
         p.set(Setting::Protocol(p.notes().protocol.unwrap_or(0)));
         return status;
     }
-    p.note(|notes| {
-        notes.on_engine = Some(AskedOfEngine {
-            engine: asked.engine,
-            steal: asked.steal,
-            outgoing: asked.outgoing,
-        });
-    });
+    p.note(|notes| notes.on_engine = Some(asked));
     status
+}
+
+/// The requirements for the engine or the poller of a plan; `None` for packet sockets.
+pub(crate) fn asked(plan: &Plan) -> Option<AskedOfEngine> {
+    let of_poller = || {
+        plan.polled.as_ref().map(|polled| AskedOfEngine {
+            engine: polled.engine,
+            steal: Steal::No,
+            outgoing: polled.outgoing,
+        })
+    };
+    let on_engine = plan.on_engine.as_ref().map(|asked| AskedOfEngine {
+        engine: asked.engine,
+        steal: asked.steal,
+        outgoing: asked.outgoing,
+    });
+    on_engine.or_else(of_poller)
 }
 
 /// The handle's group: a private group if the handle has asked for none.

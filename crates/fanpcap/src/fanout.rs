@@ -2,7 +2,7 @@
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
-use crate::handle::{ERROR, Handle, Joined};
+use crate::handle::{AskedOfEngine, ERROR, Handle, Joined};
 use crate::plan::ERROR_LENGTH;
 use crate::request::Request;
 use crate::several::{all, each, is_several};
@@ -88,14 +88,23 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
         return Ok(());
     }
     let notes = p.notes();
+    let too_late = |asked: AskedOfEngine| format!("pcap_fanout: {}", engine::alone(asked.engine));
     if let Some(asked) = notes.on_engine.filter(|_| notes.is_alone) {
-        return Err(format!("pcap_fanout: {}", engine::alone(asked.engine)));
+        return Err(too_late(asked));
     }
     let plan = request.plan(p.compiler());
     let plan = plan.map_err(|report| report.render(ERROR_LENGTH))?;
     let Some(choice) = plan.choice else {
         return Err("pcap_fanout: no group".to_owned());
     };
+    if let Some(asked) = notes.on_engine.filter(|asked| asked.engine.is_polled()) {
+        // The poller has no request to replace a group's steering program.
+        let has_it = |has| is_same(&choice, &has) && choice.is_default;
+        return match p.group().is_some_and(has_it) {
+            true => Ok(()),
+            false => Err(too_late(asked)),
+        };
+    }
     match p.group() {
         Some(has) if is_same(&choice, &has) => change(p, &has, &choice, whole),
         Some(has) => Err(choice.blame(&already(p, &has, &choice))),

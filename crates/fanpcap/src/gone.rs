@@ -5,9 +5,11 @@ use crate::default_mode;
 use crate::engine;
 use crate::handle::{Handle, PartState, WARNING};
 use crate::plan::Plans;
+use crate::polled::{self, NotEntered};
 use fanpcap_config::settings::Plan;
 use fanpcap_linux::process::signal::Blocked;
 use std::ffi::c_int;
+use std::io;
 
 /// Prepares a handle that was activated with `status` for the end of its device.
 pub(crate) fn expect<H: Handle>(p: H, plan: &Plan, status: c_int) -> c_int {
@@ -41,6 +43,8 @@ pub enum NotBack {
     Left,
     /// No device of the name is up.
     Gone,
+    /// No poller serves the device.
+    NoPoller,
     /// The handle can't capture on the device. A later call may succeed: other members may still
     /// have the group on the device that is gone.
     Refused(String),
@@ -70,32 +74,51 @@ pub fn come_back<H: Handle>(p: H) -> Result<(), NotBack> {
         p.forget();
         match p.group().map(|_| p.leave()) {
             Some(Err(why)) => NotBack::Failed(why),
-            Some(Ok(())) | None => NotBack::Refused(why),
+            Some(Ok(())) | None => why,
         }
     })
 }
 
-fn capture_again<H: Handle>(p: H) -> Result<(), String> {
+fn capture_again<H: Handle>(p: H) -> Result<(), NotBack> {
     let mut plans = Plans::new();
-    let plan = plans.of(p).map_err(|_| p.error())?.clone();
+    let plan = plans
+        .of(p)
+        .map_err(|_| NotBack::Refused(p.error()))?
+        .clone();
     p.note(|notes| notes.part = PartState::Silent);
-    let bind = |error| format!("bind: {error}");
-    let is_on_engine = plan.on_engine.is_some() && p.notes().on_engine.is_some();
-    if is_on_engine {
-        let refused = engine::prepare(p, &mut plans).map_err(|_| p.error())?;
-        refused.map_or(Ok(()), Err)?;
-    }
-    p.bind_silently().map_err(bind)?;
-    match &plan.choice {
-        _ if is_on_engine => engine::join_again(p, &plan)?,
-        Some(choice) => {
-            default_mode::join(p, choice, &[]).map_err(|error| choice.blame(&error))?;
+    match &plan.polled {
+        Some(polled) => {
+            let bound = p.bind_silently();
+            bound.map_err(|error| NotBack::Refused(unbound(&error)))?;
+            polled::enter_again(p, &plan, polled).map_err(|why| match why {
+                NotEntered::NoPoller => NotBack::NoPoller,
+                NotEntered::Refused(why) => NotBack::Refused(why),
+            })?;
         }
-        None => p.bind().map_err(bind)?,
+        None => join_again(p, &plan, &mut plans).map_err(NotBack::Refused)?,
     }
-    p.renew_reader()?;
+    p.renew_reader().map_err(NotBack::Refused)?;
     p.note(|notes| notes.part = PartState::Live);
     p.truncate(p);
     p.publish_counters();
     Ok(())
+}
+
+fn unbound(error: &io::Error) -> String {
+    format!("bind: {error}")
+}
+
+/// Binds the handle to its device, or joins its group, on packet sockets or on an engine.
+fn join_again<H: Handle>(p: H, plan: &Plan, plans: &mut Plans<H>) -> Result<(), String> {
+    let is_on_engine = plan.on_engine.is_some() && p.notes().on_engine.is_some();
+    if is_on_engine {
+        let refused = engine::prepare(p, plans).map_err(|_| p.error())?;
+        refused.map_or(Ok(()), Err)?;
+    }
+    p.bind_silently().map_err(|error| unbound(&error))?;
+    match &plan.choice {
+        _ if is_on_engine => engine::join_again(p, plan),
+        Some(choice) => default_mode::join(p, choice, &[]).map_err(|error| choice.blame(&error)),
+        None => p.bind().map_err(|error| unbound(&error)),
+    }
 }

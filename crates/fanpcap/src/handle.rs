@@ -5,7 +5,7 @@ use crate::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::driver::Driver;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{GroupChoice, OnEngine, Steal};
+use fanpcap_config::settings::{GroupChoice, OnEngine, Polled, Steal};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{JoinError, Runs};
@@ -164,6 +164,13 @@ pub trait Member: Copy {
     /// Why the handle can't join.
     fn join(self, choice: &GroupChoice, together: &[Self]) -> Result<(), JoinError>;
 
+    /// Enters a group of the poller of the handle's device; without a group, a group of the
+    /// handle's own. Does nothing if the handle is in a group of the poller already.
+    ///
+    /// # Errors
+    /// Why the handle is no member.
+    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<(), JoinError>;
+
     /// Checks whether the handle could join a group.
     ///
     /// # Errors
@@ -279,10 +286,11 @@ pub struct Notes {
     pub is_immediate: bool,
     /// The application's pcap_set_promisc().
     pub is_promiscuous: bool,
-    /// An activated handle's requirements for the engine that fills its rings; `None` on packet
-    /// sockets.
+    /// An activated handle's requirements for the engine or the poller that fills its rings; `None`
+    /// on packet sockets.
     pub on_engine: Option<AskedOfEngine>,
-    /// Whether the handle asked for no group, and so has a private group on its engine.
+    /// Whether the handle asked for no group, and so has a private group on its engine or of its
+    /// poller.
     pub is_alone: bool,
     /// Number of the filter that the application set last; its first filter has number 1. 0 if the
     /// application has set no filter.

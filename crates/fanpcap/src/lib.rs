@@ -10,6 +10,7 @@ mod default_mode;
 mod placement;
 mod warnings;
 pub mod several;
+pub mod polled;
 pub mod engine;
 pub mod gone;
 pub mod activate;

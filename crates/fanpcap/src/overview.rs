@@ -127,9 +127,13 @@ fn seen(mut explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>)
     let base = name.rsplit_once(':').map(|(base, _)| base);
     let base = base.filter(|base| !exists(name) && exists(base));
     let is_there = exists(name) || base.is_some();
-    let default = explained.plan.as_ref().ok();
-    let default = default.and_then(|plan| plan.choice.as_ref());
+    let plan = explained.plan.as_ref().ok();
+    let is_polled = plan.is_some_and(|plan| plan.polled.is_some());
+    let default = plan.and_then(|plan| plan.choice.as_ref());
     let default = default.filter(|joined| joined.is_default).map(|joined| {
+        if is_polled {
+            return DefaultMode::of_poller();
+        }
         let group = match joined.group {
             Group::Number(number) => Some(number),
             Group::New => None,

@@ -179,6 +179,11 @@ impl Request {
         })
     }
 
+    /// The handle's engine, if the packets come from a poller.
+    pub fn polled(&self) -> Option<Driver> {
+        self.settings.as_ref().ok()?.polled(&self.device)
+    }
+
     fn is_on_engine(&self) -> bool {
         let settings = self.settings.as_ref();
         settings.is_ok_and(|settings| settings.is_on_engine(&self.device))

@@ -12,9 +12,11 @@ use fanpcap_config::steering::Steering;
 use fanpcap_engine::Refusal;
 use fanpcap_group::join::{EngineError, JoinError, ProgramError};
 use fanpcap_group::steered::SteerError;
-use fanpcap_linux::bpf::{LoadError, Refused};
+use fanpcap_linux::bpf::{self, LoadError};
 use fanpcap_linux::process::memory::Limit;
 use fanpcap_nic::error::DeviceError;
+use fanpcap_poll::message::{Malformed, Refused};
+use fanpcap_polled::EnterError;
 use fanpcap_testkit::errors_page;
 use fanpcap_xdp::{Unavailable, XdpError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -252,11 +254,50 @@ fn of_xdp() -> BTreeMap<String, String> {
     all.chain(of_handles).collect()
 }
 
+fn of_pollers() -> BTreeMap<String, String> {
+    let os = io::Error::from_raw_os_error;
+    let text = "the group's members are of another user: choose another group";
+    let refused = Refused {
+        slug: "poller-user".to_owned(),
+        text: text.to_owned(),
+    };
+    let errors = [
+        EnterError::Unreachable(os(2)),
+        EnterError::Unreachable(os(13)),
+        EnterError::Unreachable(os(24)),
+        EnterError::Silent,
+        EnterError::Refused(refused),
+        EnterError::Malformed(Malformed::Version(2)),
+    ];
+    let refusals = errors.map(|error| fanpcap_polled::refusal("packet:eth0", error));
+    let all = refusals.map(|it| JoinError::from(EngineError::from(it)));
+    let all = all.map(|error| (error.slug().to_owned(), error.to_string()));
+    let of_handles = [
+        ("poller-mixed", fanpcap::polled::mixed("packet")),
+        (
+            "poller-group-on-one-device",
+            fanpcap::polled::on_one_device(7, "eth1"),
+        ),
+        (
+            "poller-needs-user-namespaces",
+            fanpcap::polled::not_permitted("socket: Operation not permitted"),
+        ),
+        ("poller-sends-nothing", fanpcap::polled::NOT_SENT.to_owned()),
+        ("poller-no-new-group", fanpcap::polled::NO_NEW.to_owned()),
+        (
+            "poller-one-protocol",
+            fanpcap::polled::one_protocol("packet"),
+        ),
+    ];
+    let of_handles = of_handles.map(|(name, text)| (name.to_owned(), text));
+    all.into_iter().chain(of_handles).collect()
+}
+
 /// Errors of joining and replacing that no test can cause at will on a device.
 fn of_programs() -> BTreeMap<String, String> {
     let os = io::Error::from_raw_os_error;
     let steer = |error| ProgramError::Steer { group: 7, error };
-    let refused = Refused {
+    let refused = bpf::Refused {
         error: os(22),
         log: "0: (95) exit\nR0 !read_ok\n".to_owned(),
     };
@@ -312,6 +353,7 @@ fn the_page_lists_every_error_as_it_is() {
     of_programs.insert("filter-beside-program".to_owned(), text);
     errors_page::check("With a steering program", &of_programs).unwrap();
     errors_page::check("On the XDP engine", &of_xdp()).unwrap();
+    errors_page::check("From a poller", &of_pollers()).unwrap();
 }
 
 /// Collects the slugs of the errors of joining from the source code of `fn slug`. The compiler

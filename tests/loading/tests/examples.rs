@@ -26,6 +26,7 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
     for name in [
         UNIT,
         "fanpcap-serve@.service",
+        "fanpcap-poller@.service",
         "fanpcap-metrics.service",
         "fanpcap-node.service",
         "fanpcap-coordinator.service",
@@ -67,7 +68,7 @@ fn no_unit_stops_for_good_when_its_device_goes() -> Result<()> {
             unit.contains("\nRestart=on-failure\n") || unit.contains("\nRestart=always\n");
         ensure!(restarts, "{name}");
     }
-    ensure!(units >= 6, "{units}");
+    ensure!(units >= 7, "{units}");
     // The copies end with their device: only this option starts them again.
     ensure!(text(UNIT)?.contains(" run -n 4 --restart -- "), "{UNIT}");
     Ok(())

@@ -2,7 +2,7 @@
 
 use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::report::Report;
-use fanpcap_config::settings::{Group, Ignored};
+use fanpcap_config::settings::{Group, Ignored, Plan};
 use serde_json::{Value, json};
 
 use super::ring;
@@ -52,7 +52,7 @@ fn device(seen: &Entry) -> Value {
         "driver": origins.driver.as_ref().map(|(_, engine)| engine.name()),
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
         "steal": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.steal.name()),
-        "outgoing": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.outgoing),
+        "outgoing": plan.and_then(outgoing),
         "waits_if_gone": plan.map(|plan| plan.waits_if_gone.is_some()),
         "waits_if_gone_from": plan.and_then(|plan| plan.waits_if_gone.as_ref()),
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
@@ -64,6 +64,12 @@ fn device(seen: &Entry) -> Value {
         // No engine has a further ring for sent packets. The name stays for programs that read it.
         "default_sent_ring_bytes": null,
     })
+}
+
+/// Whether the engine captures the packets that the host sends; `None` on packet sockets.
+fn outgoing(plan: &Plan) -> Option<bool> {
+    let on_engine = plan.on_engine.as_ref().map(|it| it.outgoing);
+    on_engine.or(plan.polled.as_ref().map(|it| it.outgoing))
 }
 
 fn error(report: &Report) -> Value {

@@ -36,7 +36,7 @@ pub(super) fn page(told: &Overview, other_library: fn() -> Option<String>) -> St
     without_effect(&mut page, told);
     let plans = told.devices.iter().flatten();
     let mut plans = plans.filter_map(|device| device.explained.plan.as_ref().ok());
-    let is_needed = plans.any(|plan| plan.choice.is_some() || plan.on_engine.is_some());
+    let is_needed = plans.any(|plan| plan.choice.is_some() || plan.has_engine());
     if let Some(other) = is_needed.then(other_library).flatten() {
         let _ = writeln!(
             page,
@@ -91,6 +91,9 @@ fn one(page: &mut String, device: &Entry) {
     if let Some(on_xdp) = &plan.on_engine {
         host(page, on_xdp);
     }
+    if let Some(polled) = &plan.polled {
+        sent_packets(page, polled.outgoing);
+    }
     match plan.caplen {
         Some(caplen) => {
             let from = origins.caplen.as_deref();
@@ -127,7 +130,12 @@ fn host(page: &mut String, on_xdp: &OnEngine) {
         Steal::Yes | Steal::Force => "no packet of the device",
     };
     line(page, "host gets", gets, Some(&format!("steal = {steal}")));
-    let (sent, outgoing) = match on_xdp.outgoing {
+    sent_packets(page, on_xdp.outgoing);
+}
+
+/// Writes whether the packets that the host sends are captured.
+fn sent_packets(page: &mut String, outgoing: bool) {
+    let (sent, outgoing) = match outgoing {
         true => ("captured too", "yes"),
         false => ("not captured", "no"),
     };

@@ -6,6 +6,7 @@ use anyhow::{Context, Error, Result, bail};
 use fanpcap_cluster::node::{Assignment, Command, Node};
 use fanpcap_cluster::{Announcement, Revision};
 use fanpcap_linux::wait::{clock, stop};
+use fanpcap_terminal::notify::Notify;
 use fanpcap_terminal::streams;
 
 use super::capture::Capture;
@@ -17,7 +18,6 @@ use super::stream::{Outcome, Stream};
 use crate::coordination::NodeSide;
 use crate::credentials::Reloader;
 use crate::frames;
-use crate::notify::Notify;
 use crate::vlan_tags::TagWarnings;
 
 /// How long each step of the loop waits for events of the coordination engine.

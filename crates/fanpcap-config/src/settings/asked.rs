@@ -4,7 +4,7 @@ use super::Settings;
 use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
 use super::keys::Key;
-use super::on_engine::{OnEngine, Steal};
+use super::on_engine::{OnEngine, Polled, Steal};
 use super::value::Value;
 use crate::device::{Device, Part};
 use crate::driver::Driver;
@@ -21,7 +21,13 @@ impl Settings {
     /// Whether a handle on `device` is for an engine other than packet sockets.
     pub fn is_on_engine(&self, device: &Device) -> bool {
         let mut all = device.parts().iter();
-        all.any(|part| self.asked(device, part).on_engine().is_some())
+        all.any(|part| self.asked(device, part).steering_engine().is_some())
+    }
+
+    /// The engine of a handle on `device`, if the packets come from a poller.
+    pub fn polled(&self, device: &Device) -> Option<Driver> {
+        let mut all = device.parts().iter();
+        all.find_map(|part| Some(self.asked(device, part).polled()?.engine))
     }
 
     /// The settings of one device of a handle.
@@ -41,27 +47,51 @@ impl<'a> Asked<'a> {
         self.device.engine().or_else(of_settings)
     }
 
-    /// The plan for the device's engine; `None` for packet sockets.
+    /// The plan for the device's engine, if the engine attaches to devices.
     pub(super) fn on_engine(&self) -> Option<OnEngine> {
         let engine = self.engine().filter(|engine| engine.takes_devices());
         let engine = engine.filter(|_| !self.device.is_fallback())?;
-        let of_device = |key| self.of_device(key).map(|entry| &entry.value);
-        let steal = match of_device(Key::Steal) {
+        let steal = match self.of_device(Key::Steal).map(|entry| &entry.value) {
             Some(Value::Steal(steal)) => *steal,
             _ => Steal::No,
         };
-        let outgoing = match of_device(Key::Outgoing) {
-            Some(Value::YesNo(outgoing)) => *outgoing,
-            _ => steal == Steal::No,
-        };
-        let of_name = self.device.engine().map(|_| self.device.text().to_owned());
-        let origin = of_name.or_else(|| self.driver().map(Entry::origin));
         Some(OnEngine {
             engine,
             steal,
-            outgoing,
-            origin: origin.unwrap_or_default(),
+            outgoing: self.outgoing().unwrap_or(steal == Steal::No),
+            origin: self.origin_of_engine(),
         })
+    }
+
+    /// The plan for the device's engine, if a poller takes the packets.
+    pub(super) fn polled(&self) -> Option<Polled> {
+        let engine = self.engine().filter(|engine| engine.is_polled())?;
+        Some(Polled {
+            engine,
+            outgoing: self.outgoing().unwrap_or(true),
+            origin: self.origin_of_engine(),
+        })
+    }
+
+    /// The engine, if all modes of its groups are steering programs.
+    pub(super) fn steering_engine(&self) -> Option<Driver> {
+        let on_engine = self.on_engine().map(|it| it.engine);
+        on_engine.or_else(|| self.polled().map(|it| it.engine))
+    }
+
+    /// Whether to capture packets that the host sends, if a setting says so.
+    fn outgoing(&self) -> Option<bool> {
+        let Value::YesNo(outgoing) = self.of_device(Key::Outgoing)?.value else {
+            return None;
+        };
+        Some(outgoing)
+    }
+
+    /// The device's name or the setting that asks for the engine.
+    fn origin_of_engine(&self) -> String {
+        let of_name = self.device.engine().map(|_| self.device.text().to_owned());
+        let origin = of_name.or_else(|| self.driver().map(Entry::origin));
+        origin.unwrap_or_default()
     }
 
     /// The first setting of this key that concerns the device.

@@ -61,6 +61,8 @@ pub(super) enum Honoured {
     Always,
     /// All handles, if the value is an engine that this version has.
     OurEngines,
+    /// Handles on engines that attach to devices.
+    OnDevices,
     /// Handles on engines other than packet sockets.
     OnEngine,
 }
@@ -137,7 +139,7 @@ pub(super) static KEYS: [Row; 18] = [
     Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Driver)
         .set_by(&["DRIVER"], None)
         .honoured(Honoured::OurEngines),
-    Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnEngine),
+    Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnDevices),
     Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo)
         .honoured(Honoured::OnEngine),
     Row::new(Key::Gone, &["gone"], Scope::Device, Takes::Gone).set_by(&["GONE"], None),

@@ -1,4 +1,4 @@
-//! The plan of a handle on an engine other than packet sockets. The modes of its groups are
+//! The plans of handles on an engine other than packet sockets. The modes of their groups are
 //! steering programs.
 
 use crate::driver::Driver;
@@ -31,7 +31,19 @@ impl Steal {
     }
 }
 
-/// The plan of a handle on an engine other than packet sockets.
+/// The plan of a handle whose packets come from a poller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Polled {
+    /// The engine.
+    pub engine: Driver,
+    /// Whether packets that the host sends are captured too.
+    pub outgoing: bool,
+    /// The setting that asks for the engine: `PCAP_DRIVER=packet`, `/etc/pcap.conf:3`,
+    /// `packet:eth0`.
+    pub origin: String,
+}
+
+/// The plan of a handle on an engine that attaches to devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnEngine {
     /// The engine.

@@ -5,7 +5,7 @@ use super::entry::{Entry, Target};
 use super::environment::shell_name;
 use super::group_choice::{CALL, FanoutCall, Group, GroupChoice};
 use super::keys::{Honoured, Key};
-use super::on_engine::{self, OnEngine};
+use super::on_engine::{self, OnEngine, Polled};
 use super::placement::Placement;
 use super::value::Value;
 use super::{Settings, find};
@@ -35,9 +35,11 @@ pub struct Plan {
     /// Whether the device's name asks for our reader. If so, and our reader can't be used, the
     /// application gets a warning.
     pub by_name: bool,
-    /// The engine other than packet sockets that settings or the device's name ask for, with its
+    /// The engine that attaches to devices and that settings or the device's name ask for, with its
     /// settings.
     pub on_engine: Option<OnEngine>,
+    /// The engine with a poller that settings or the device's name ask for, with its settings.
+    pub polled: Option<Polled>,
     /// The setting that makes the handle wait when its device is gone; `None` if the application
     /// gets an error, as from the system's library.
     pub waits_if_gone: Option<String>,
@@ -48,7 +50,12 @@ pub struct Plan {
 impl Plan {
     /// Whether our reader reads the handle, rather than the system's library.
     pub fn is_read_by_us(&self) -> bool {
-        self.tpacket || self.choice.is_some() || self.on_engine.is_some()
+        self.tpacket || self.choice.is_some() || self.has_engine()
+    }
+
+    /// Whether settings or the device's name ask for an engine other than packet sockets.
+    pub fn has_engine(&self) -> bool {
+        self.on_engine.is_some() || self.polled.is_some()
     }
 
     /// The size of the handle's ring in bytes, if settings or fanpcap choose it. With `None` the
@@ -57,7 +64,7 @@ impl Plan {
     pub fn buffer_size(&self) -> Option<i32> {
         if self.ring.is_some() {
             self.ring
-        } else if self.on_engine.is_some() {
+        } else if self.has_engine() {
             None
         } else if self.choice.is_some() {
             Some(16 << 20)
@@ -87,7 +94,7 @@ impl Settings {
         let mut choice = None;
         let by_name = device.engine().is_some_and(Driver::is_rings);
         let mut tpacket = device.is_part() || device.is_fallback();
-        let mut on_engine = None;
+        let (mut on_engine, mut polled) = (None, None);
         let mut placement = None;
         let mut waits_if_gone = None;
         let mut ring = None;
@@ -103,6 +110,7 @@ impl Settings {
             choice = choice.or(joined);
             tpacket |= handle.asked.engine().is_some_and(Driver::is_rings);
             on_engine = on_engine.or(handle.asked.on_engine());
+            polled = polled.or(handle.asked.polled());
             placement = placement.or(handle.asked.placement());
             ring = ring.or(handle.asked.ring().and_then(Entry::size));
             let waits = handle.asked.gone().filter(|entry| entry.waits());
@@ -125,6 +133,7 @@ impl Settings {
             tpacket,
             by_name,
             on_engine,
+            polled,
             waits_if_gone,
             placement,
         })
@@ -171,8 +180,8 @@ impl<'a> Handle<'a> {
         let is_default = asked.is_none();
         let default = || Fanout::Program(Script::default_mode());
         let mut fanout = asked.unwrap_or_else(default);
-        if let Some(on_engine) = self.asked.on_engine() {
-            fanout = self.steered(group, fanout, on_engine.engine)?;
+        if let Some(engine) = self.asked.steering_engine() {
+            fanout = self.steered(group, fanout, engine)?;
         }
         let (mode, steering, weight, class) = match fanout {
             Fanout::Mode(mode) => (mode, None, None, 0),
@@ -256,7 +265,7 @@ impl<'a> Handle<'a> {
     /// The compiled steering program, and the class of the member that asks for it.
     fn compiled(&self, script: &Script) -> Result<(Arc<Steering>, u8), Report> {
         let class = script.class();
-        if let Some(class) = class.filter(|_| self.asked.on_engine().is_none()) {
+        if let Some(class) = class.filter(|_| self.asked.steering_engine().is_none()) {
             return Err(script.blame_class(class_needs_engine(class)));
         }
         let steering = (self.compile)(script)?;
@@ -322,20 +331,23 @@ impl<'a> Handle<'a> {
     /// Refuses settings for this handle that this version does not honour.
     fn refuse_unhonoured(&self) -> Result<(), Report> {
         let Settings { environment, file } = self.asked.settings;
-        let is_on_engine = self.asked.engine().is_some_and(Driver::takes_devices);
+        let engine = self.asked.engine();
+        let takes_device = engine.is_some_and(Driver::takes_devices);
+        let has_rings = takes_device || engine.is_some_and(Driver::is_polled);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
             Honoured::OurEngines => self.asked.driver() == Some(entry) && !entry.is_ours(),
-            Honoured::OnEngine => {
-                !is_on_engine && self.asked.concerns(entry) && !entry.is_default()
+            Honoured::OnDevices => {
+                !takes_device && self.asked.concerns(entry) && !entry.is_default()
             }
+            Honoured::OnEngine => !has_rings && self.asked.concerns(entry) && !entry.is_default(),
         };
         match environment.iter().chain(file).find(refused) {
             None => Ok(()),
-            Some(entry) if entry.key.row().honoured == Honoured::OnEngine => {
-                Err(needs_engine(entry))
+            Some(entry) if entry.key.row().honoured == Honoured::OurEngines => {
+                Err(not_in_version(entry))
             }
-            Some(entry) => Err(not_in_version(entry)),
+            Some(entry) => Err(needs_engine(entry)),
         }
     }
 }
@@ -371,7 +383,7 @@ fn not_in_version(entry: &Entry) -> Report {
     entry.blame(Fault::new("setting-not-in-version", message).hint(hint))
 }
 
-/// The report of a setting that only engines other than packet sockets honour.
+/// The report of a setting that the device's engine does not honour.
 fn needs_engine(entry: &Entry) -> Report {
     let (name, target) = (&entry.name, entry.name.split_once('@'));
     let device = target.map_or("DEVICE", |(_, device)| device);

@@ -68,7 +68,9 @@ impl Settings {
                 sent.extend(xdp.outgoing.then(|| device.clone()));
             }
             let base = device.split(':').next().unwrap_or_default();
-            if let Some((joined, ifindex)) = plan.choice.as_ref().zip(ifindex(base)) {
+            // The kernel knows no groups of pollers.
+            let joined = plan.choice.as_ref().filter(|_| plan.polled.is_none());
+            if let Some((joined, ifindex)) = joined.zip(ifindex(base)) {
                 wanted.extend(GroupSetting::of(device, ifindex, joined));
             }
         }

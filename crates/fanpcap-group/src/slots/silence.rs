@@ -11,10 +11,10 @@ use fanpcap_buckets::Slot;
 use std::io;
 
 /// A member that has unread packets and takes none for this many nanoseconds loses its share.
-pub(super) const SILENT_NS: u64 = 10_000_000_000;
+pub(crate) const SILENT_NS: u64 = 10_000_000_000;
 
 /// The interval between checks, nanoseconds.
-pub(super) const CHECK_NS: u64 = 2_000_000_000;
+pub(crate) const CHECK_NS: u64 = 2_000_000_000;
 
 /// How much later a member checks than the member in the slot before, so that only one member
 /// checks.
@@ -67,7 +67,23 @@ impl<G: KernelOps> Slots<'_, G> {
                 silent.push(slot);
             }
         }
-        let silent = classes::replaceable(self.table, &silent);
+        self.replace_silent(&silent);
+        Ok(())
+    }
+
+    /// Gives away the share of the members for which `hangs` returns true. The caller sees which
+    /// members read, so this function looks at no ring. The next check is due in [`CHECK_NS`].
+    pub(crate) fn replace_hanging(&mut self, hangs: &dyn Fn(u64) -> bool) {
+        let now_ns = self.kernel.now_ns();
+        self.table.set(at::CHECK_NS, now_ns.wrapping_add(CHECK_NS));
+        let rows = self.table.rows();
+        let silent = rows.filter(|(_, row)| row.state == State::Live && hangs(row.cookie));
+        let silent: Vec<Slot> = silent.map(|(slot, _)| slot).collect();
+        self.replace_silent(&silent);
+    }
+
+    fn replace_silent(&mut self, silent: &[Slot]) {
+        let silent = classes::replaceable(self.table, silent);
         // In a group that follows another, the lead decides which members are silent.
         if !silent.is_empty() && self.lead.is_none() {
             self.note(Journal::Balance);
@@ -76,7 +92,6 @@ impl<G: KernelOps> Slots<'_, G> {
             }
             self.finish_balance();
         }
-        Ok(())
     }
 }
 

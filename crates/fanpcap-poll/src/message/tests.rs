@@ -1,7 +1,7 @@
 //! Messages of both directions, and bytes that are none.
 
 use super::*;
-use crate::pool_file::{PoolFile, PoolSize};
+use crate::pool_file::{PoolFile, PoolKind, PoolSize};
 use fanpcap_linux::unix::{self, message};
 use proptest::prelude::*;
 use std::os::fd::AsFd;
@@ -228,7 +228,7 @@ fn a_member_opens_what_the_poller_has_sent_and_nothing_else() {
         hardware: 1,
     };
     let [poller, member] = unix::pair().unwrap();
-    let (file, _lanes) = PoolFile::create(size).unwrap();
+    let (file, _lanes) = PoolFile::create(PoolKind::File, size).unwrap();
     let [bell, _] = unix::pair().unwrap();
     let receive = |descriptors: &[_]| {
         let bytes = Answer::Welcome(welcome).encode().unwrap();

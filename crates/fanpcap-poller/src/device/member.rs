@@ -3,52 +3,73 @@
 use crate::fan_out::MemberSlot;
 use crate::group::Wants;
 use crate::queue::Queue;
-use fanpcap_group::served::Members;
+use fanpcap_group::served::{Members, Progress};
 use fanpcap_group::view::FinalCounters;
+use fanpcap_linux::unix;
 use fanpcap_poll::message::Hello;
-use fanpcap_poll::{PoolFile, PoolSize};
+use fanpcap_poll::{PoolFile, PoolKind, PoolSize};
 use fanpcap_ring::PoolWords;
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Member {
     /// The group's number in the queues.
     pub(super) group: u8,
+    pub(super) user: u32,
     /// The slot whose packets come into the pool.
     slot: Option<u8>,
-    pub(super) pool: PoolFile,
+    pub(super) pool: Arc<PoolFile>,
     pub(super) size: PoolSize,
     words: PoolWords,
-    pub(super) is_connected: bool,
-    /// Whether the member's application has looked for packets.
-    pub(super) reads: bool,
+    pub(super) state: State,
     /// The member that reads the pool, if this member is gone.
     pub(super) taker: Option<u64>,
+    /// The member may have forged this, so it decides only about the member itself.
+    progress: Progress,
+    /// What the reader had taken at the last look, and when a look last found that it has taken
+    /// more.
+    taken: u64,
+    pub(super) took_ns: u64,
     /// The final counts of the pool.
     counts: PoolCounts,
 }
 
-impl Member {
-    pub(super) fn new(pool: PoolFile, size: PoolSize, group: u8) -> io::Result<Self> {
-        Ok(Self {
-            group,
-            slot: None,
-            words: pool.map_words()?,
-            pool,
-            size,
-            is_connected: true,
-            reads: false,
-            taker: None,
-            counts: PoolCounts::default(),
-        })
-    }
+/// What the poller knows of a member's application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has not looked for packets yet.
+    Unread,
+    /// It has looked for packets.
+    Reads,
+    /// It has closed its handle. The connection is still open.
+    Departed,
+    /// The connection has closed.
+    Gone,
+}
 
-    /// Bytes of the pool's file.
+impl Member {
+    /// Bytes of the pool.
     pub(super) fn len(&self) -> u64 {
         self.size.file_len().unwrap_or_default().into()
+    }
+
+    /// Looks how far the pool's reader has come.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        self.progress.look(self.words.progress(), now_ns);
+        let taken = self.words.taken();
+        if taken != self.taken {
+            self.taken = taken;
+            self.took_ns = now_ns;
+        }
+    }
+
+    /// Whether the member counts as one that does not read.
+    pub(super) fn hangs(&self, now_ns: u64) -> bool {
+        self.progress.hangs(now_ns)
     }
 
     /// The member's counters after its pool has been read to the end. The poller does not know
@@ -70,16 +91,57 @@ impl Member {
 pub(super) struct Admission {
     lanes: Vec<LaneWriter>,
     wants: Wants,
-    bell: OwnedFd,
+    bell: Arc<OwnedFd>,
 }
 
-impl Admission {
-    pub(super) fn of(hello: &Hello, lanes: Vec<LaneWriter>, bell: OwnedFd) -> Self {
+/// A newcomer before it joins. It has all its descriptors.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) member: Member,
+    pub(super) admission: Admission,
+    /// The member's end of the bell.
+    pub(super) bell: OwnedFd,
+}
+
+impl Newcomer {
+    /// Makes all that a newcomer of this group needs.
+    ///
+    /// # Errors
+    /// `EMFILE` and other errors of [`PoolFile::create`] and of socketpair(2).
+    pub(super) fn new(
+        (kind, size): (PoolKind, PoolSize),
+        (group, user): (u8, u32),
+        hello: &Hello,
+        now_ns: u64,
+    ) -> io::Result<Self> {
+        let (pool, lanes) = PoolFile::create(kind, size)?;
+        let [bell, members_end] = unix::pair()?;
         let wants = Wants {
             snaplen: hello.snaplen,
             sent: hello.wants_sent,
         };
-        Self { lanes, wants, bell }
+        Ok(Self {
+            member: Member {
+                group,
+                user,
+                slot: None,
+                words: pool.map_words()?,
+                pool: Arc::new(pool),
+                size,
+                state: State::Unread,
+                taker: None,
+                progress: Progress::new(now_ns),
+                taken: 0,
+                took_ns: 0,
+                counts: PoolCounts::default(),
+            },
+            admission: Admission {
+                lanes,
+                wants,
+                bell: Arc::new(bell),
+            },
+            bell: members_end,
+        })
     }
 }
 
@@ -98,7 +160,8 @@ impl Members for Side<'_> {
     }
 
     fn is_connected(&self, member: u64) -> bool {
-        self.members.get(&member).is_some_and(|it| it.is_connected)
+        let member = self.members.get(&member);
+        member.is_some_and(|it| it.state != State::Gone)
     }
 
     fn admit(&mut self, member: u64, slot: u8) {
@@ -108,10 +171,8 @@ impl Members for Side<'_> {
         let group = self.index;
         for (queue, lane) in self.queues.iter().zip(lanes) {
             let at = MemberSlot { group, slot };
-            // Without a bell the member looks for packets from time to time.
-            if let Ok(bell) = bell.try_clone() {
-                queue.change(move |queue| queue.admit(at, lane, wants, bell));
-            }
+            let bell = Arc::clone(&bell);
+            queue.change(move |queue| queue.admit(at, lane, wants, bell));
         }
         if let Some(member) = self.members.get_mut(&member) {
             member.slot = Some(slot);
@@ -121,8 +182,10 @@ impl Members for Side<'_> {
     fn dismiss(&mut self, slot: u8) {
         let group = self.index;
         let at = MemberSlot { group, slot };
+        // This thread gets the pool's mapping, and unmaps it.
         let dismissed = |queue: &Queue| queue.change(move |queue| queue.dismiss(at)).flatten();
-        let counts: Vec<PoolCounts> = self.queues.iter().filter_map(dismissed).collect();
+        let dismissed = self.queues.iter().filter_map(dismissed);
+        let counts: Vec<PoolCounts> = dismissed.map(|it| it.counts()).collect();
         let mut members = self.members.values_mut();
         let member = members.find(|it| it.group == group && it.slot == Some(slot));
         if let Some(member) = member {
@@ -140,8 +203,9 @@ impl Members for Side<'_> {
         }
     }
 
-    fn unread(&self, member: u64) -> Option<u64> {
-        self.members.get(&member)?.words.progress()
+    fn hangs(&self, member: u64) -> bool {
+        let member = self.members.get(&member);
+        member.is_some_and(|it| it.hangs(self.now_ns))
     }
 
     fn is_half_full(&self, member: u64) -> bool {

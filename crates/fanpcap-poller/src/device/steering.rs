@@ -1,6 +1,6 @@
 //! The steering programs that newcomers ask for.
 
-use super::refused;
+use super::refusals::refused;
 use fanpcap_poll::message::{self, Program, Refused, Steering};
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Balance, ForEngine, GroupOptions, modes};

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use crate::scene::{drain, reader};
+use crate::scene::{drain, policy, reader};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::Wake;
@@ -11,14 +11,16 @@ use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
 use fanpcap_poller::device::Device;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
-use fanpcap_poller::{Burst, GroupCounts, Packet, Source, SourceCounts, SourceError};
+use fanpcap_poller::{Burst, GroupCounts, Packet, Policy, Source, SourceCounts, SourceError};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_so};
-use std::collections::VecDeque;
+use fanpcap_testkit::traffic::{self, Frame, sequence_of};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -33,10 +35,18 @@ impl Wire {
         let mut all = self.0.lock().unwrap();
         all.extend(frames.into_iter().map(<[u8]>::to_vec));
     }
+
+    /// A queue that takes the wire's frames. It spins, but gives the CPU to other threads while the
+    /// wire has no frames.
+    pub fn queue(&self, queue: u16) -> Queue {
+        let (wire, lent) = (self.clone(), Vec::new());
+        let source = Fed { wire, lent, queue };
+        Queue::start(Box::new(source), Idle::Spin, || {}).unwrap()
+    }
 }
 
 /// A source of a wire's frames.
-pub struct Fed {
+struct Fed {
     wire: Wire,
     lent: Vec<Vec<u8>>,
     queue: u16,
@@ -47,6 +57,10 @@ impl Source for Fed {
         let mut frames = self.wire.0.lock().unwrap();
         let count = frames.len().min(burst.room());
         self.lent.extend(frames.drain(..count));
+        drop(frames);
+        if count == 0 {
+            thread::sleep(Duration::from_micros(200));
+        }
         self.lent
             .iter()
             .for_each(|it| _ = burst.push(Packet::of(it)));
@@ -90,21 +104,25 @@ pub const NAME: &str = "poller";
 
 impl Poller {
     pub fn of_wires(wires: &[Wire]) -> Self {
-        let queue = |(queue, wire): (u16, &Wire)| {
-            let (wire, lent) = (wire.clone(), Vec::new());
-            // The queues spin, so that they leave the CPU to others.
-            let source = Fed { wire, lent, queue };
-            Queue::start(Box::new(Yielding(source)), Idle::Spin, || {}).unwrap()
-        };
-        Self::of_queues((0..).zip(wires).map(queue).collect())
+        Self::with(wires, policy())
+    }
+
+    pub fn with(wires: &[Wire], policy: Policy) -> Self {
+        let queues = (0..).zip(wires).map(|(number, wire)| wire.queue(number));
+        Self::of(queues.collect(), policy)
     }
 
     pub fn of_queues(queues: Vec<Queue>) -> Self {
+        Self::of(queues, policy())
+    }
+
+    fn of(queues: Vec<Queue>, policy: Policy) -> Self {
         let scratch = Scratch::new().unwrap();
         let directory = Directory::open(&scratch.file("")).unwrap();
         let listener = named::socket().unwrap();
         named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
-        let server = Server::new(listener, Device::new(queues, 7, 1));
+        let device = Device::new(queues, 7, 1, policy).unwrap();
+        let server = Server::new(listener, device);
         let (server, is_over) = (Arc::new(Mutex::new(server)), Arc::default());
         let (served, over): (_, Arc<AtomicBool>) = (Arc::clone(&server), Arc::clone(&is_over));
         let thread = thread::spawn(move || {
@@ -125,7 +143,11 @@ impl Poller {
 
     /// The directory of the poller's socket.
     pub fn directory(&self) -> Directory {
-        Directory::open(&self.scratch.file("")).unwrap()
+        Directory::open(&self.path()).unwrap()
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.scratch.file("")
     }
 
     pub fn connect(&self) -> OwnedFd {
@@ -179,43 +201,6 @@ impl Drop for Poller {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join).unwrap().unwrap();
-    }
-}
-
-/// A source that gives the CPU to other threads when it has no packets.
-struct Yielding(Fed);
-
-impl Source for Yielding {
-    fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
-        self.0.burst(burst)?;
-        if burst.packets().is_empty() {
-            thread::sleep(Duration::from_micros(200));
-        }
-        Ok(())
-    }
-
-    fn release(&mut self) {
-        self.0.release();
-    }
-
-    fn check(&mut self) -> Result<(), SourceError> {
-        self.0.check()
-    }
-
-    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
-        self.0.transmit(frame)
-    }
-
-    fn queue(&self) -> u16 {
-        self.0.queue
-    }
-
-    fn counts(&mut self) -> SourceCounts {
-        self.0.counts()
     }
 }
 
@@ -296,4 +281,46 @@ impl Client {
         }
         self.got.extend(drain(&mut self.pool));
     }
+}
+
+pub fn frames(from: u64, count: u64) -> Vec<Frame> {
+    traffic::frames(from, &traffic::flows(5, 40), from..from + count).unwrap()
+}
+
+pub fn send(wire: &Wire, frames: &[Frame]) {
+    wire.send(frames.iter().map(|it| &it.bytes[..]));
+}
+
+/// Reads until the members together have got so many packets of the test, and checks that no packet
+/// came twice and no flow is split.
+pub fn await_all(clients: &mut [Client], frames: &[Frame]) {
+    await_so("all packets", || {
+        clients.iter_mut().for_each(Client::read);
+        clients.iter().map(|it| it.got.len()).sum::<usize>() >= frames.len()
+    });
+    let mut owners = HashMap::new();
+    for (member, client) in clients.iter().enumerate() {
+        let numbers = client.got.iter().map(|it| sequence_of(it).unwrap());
+        owners.extend(numbers.map(|number| (number, member)));
+    }
+    assert_eq!(owners.len(), frames.len(), "each once");
+    let mut flows = BTreeMap::new();
+    for frame in frames {
+        let owner = owners[&frame.sequence];
+        assert_eq!(
+            *flows.entry(frame.flow.key()).or_insert(owner),
+            owner,
+            "a flow is split"
+        );
+    }
+}
+
+/// Waits until this number of members have their shares.
+pub fn await_shares(poller: &Poller, count: usize) {
+    await_so("shares", || {
+        let server = poller.server.lock().unwrap();
+        let view = server.device().look(Some(5)).map(|(view, _)| view);
+        let places = view.map_or_else(Vec::new, |it| it.places);
+        places.iter().filter(|it| it.buckets > 0).count() == count
+    });
 }

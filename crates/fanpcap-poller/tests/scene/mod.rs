@@ -5,11 +5,13 @@
 
 use fanpcap_buckets::layout::{self, BUCKETS, OWNERS, RANK_COUNT, RANKS, SIZE, SIZE_WITH_CLASSES};
 use fanpcap_buckets::{Share, Slot, plan};
+use fanpcap_linux::bpf::may_load;
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::memory::Memory;
-use fanpcap_poll::{PoolFile, PoolSize};
+use fanpcap_poll::{PoolFile, PoolKind, PoolSize};
 use fanpcap_poller::{
-    Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
+    Burst, FanOut, Limit, Limits, MemberSlot, NewGroup, Packet, Policy, Source, SourceCounts,
+    SourceError, Wants,
 };
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::GroupOptions;
@@ -129,9 +131,30 @@ pub const SIZE_OF_POOL: PoolSize = PoolSize {
     blocks: 8,
 };
 
+/// A policy without limits. Pools are those of a poller, if the test may make them.
+pub fn policy() -> Policy {
+    let none = Limit {
+        all: u64::MAX,
+        each: u64::MAX,
+    };
+    let may_load = may_load(std::process::id()) == Some(true);
+    Policy {
+        pools: if may_load {
+            PoolKind::Array
+        } else {
+            PoolKind::File
+        },
+        limits: Limits {
+            connections: none,
+            groups: none,
+            bytes: none,
+        },
+    }
+}
+
 /// Admits a member to a slot, and returns its reader.
 pub fn admit(fan_out: &mut FanOut, at: MemberSlot, size: PoolSize) -> Pool {
-    let (file, mut lanes) = PoolFile::create(size).unwrap();
+    let (file, mut lanes) = PoolFile::create(PoolKind::File, size).unwrap();
     assert!(fan_out.admit(at, lanes.remove(0), ALL));
     reader(&file)
 }

@@ -76,11 +76,15 @@ impl PoolWords {
         (0..self.lanes).fold(0, |sum, lane| unread(lane).saturating_add(sum))
     }
 
+    /// A number that changes when a reader takes a record.
+    pub fn taken(&self) -> u64 {
+        let read = (0..self.lanes).map(|lane| self.read(lane).get());
+        read.fold(0_u64, |sum, read| sum.rotate_left(7).wrapping_add(read))
+    }
+
     /// A number that changes when a reader takes a record. `None` if no record is unread.
     pub fn progress(&self) -> Option<u64> {
-        let read = (0..self.lanes).map(|lane| self.read(lane).get());
-        let sum = read.fold(0_u64, |sum, read| sum.rotate_left(7).wrapping_add(read));
-        self.has_unread().then_some(sum)
+        self.has_unread().then(|| self.taken())
     }
 
     pub(super) fn read(&self, lane: usize) -> &AtomicU64 {

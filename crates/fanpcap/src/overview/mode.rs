@@ -63,6 +63,16 @@ impl DefaultMode {
         }
     }
 
+    /// The default mode of a new member whose packets come from a poller. Only the poller knows
+    /// whether the group exists.
+    pub fn of_poller() -> Self {
+        Self {
+            text: "flow".to_owned(),
+            why: "the default, unless the group has another mode".to_owned(),
+            is_program: true,
+        }
+    }
+
     fn own(mode: &dyn Display, is_program: bool) -> Self {
         Self {
             text: mode.to_string(),

@@ -3,7 +3,8 @@
 use fanpcap::handle::{ERROR, Joined, Life, Member, Notes, PartState, Return, Setting, System};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
-use fanpcap_config::settings::{Environment, Group, GroupChoice, OnEngine, Settings};
+use fanpcap_config::mode::ModeKind;
+use fanpcap_config::settings::{Environment, Group, GroupChoice, OnEngine, Polled, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{JoinError, Runs};
@@ -43,6 +44,8 @@ pub(crate) struct State {
     pub(crate) is_served: bool,
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_by_engine: Option<fn() -> JoinError>,
+    /// Why the poller refuses the handle, or why there is no poller.
+    pub(crate) refused_by_poller: Option<fn() -> JoinError>,
     pub(crate) host_use: Option<&'static str>,
     /// Whether the device is something other than a network interface.
     pub(crate) is_stranger: bool,
@@ -111,6 +114,7 @@ impl World {
             activate: (0, ""),
             is_served: true,
             refused_by_engine: None,
+            refused_by_poller: None,
             host_use: None,
             is_stranger: false,
             refused_place: None,
@@ -383,6 +387,23 @@ impl Member for Fake<'_> {
                 });
                 Ok(())
             }
+        })
+    }
+
+    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<(), JoinError> {
+        self.log(&format!("enter {}", asked.engine));
+        self.change(|state| {
+            state
+                .refused_by_poller
+                .map_or(Ok(()), |error| Err(error()))?;
+            state.joined_as = choice.map(GroupChoice::shown_mode);
+            state.group = Some(Joined {
+                group: choice.map_or(0, number),
+                mode: ModeKind::Program.into(),
+                weight: Some(choice.and_then(|it| it.weight).unwrap_or(1)),
+                class: choice.map_or(0, |it| it.class),
+            });
+            Ok(())
         })
     }
 

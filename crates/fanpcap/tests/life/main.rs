@@ -8,6 +8,7 @@ mod filters;
 mod one;
 mod placement;
 mod on_engine;
+mod polled;
 mod returns;
 mod several;
 mod default;

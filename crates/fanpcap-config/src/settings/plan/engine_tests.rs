@@ -116,3 +116,77 @@ fn the_kernels_modes_are_steering_programs() {
     let report = plan_with(&settings(&[], ""), "xdp:eth0", Some(&call)).unwrap_err();
     assert_eq!(report.slug, "mode-not-on-xdp");
 }
+
+/// The plan of a handle whose packets come from a poller.
+fn polled(variables: &[(&str, &str)], config: &str, device: &str) -> Plan {
+    plan_with(&settings(variables, config), device, None).unwrap()
+}
+
+#[test]
+fn pollers_are_asked_for_as_engines_are() {
+    let asks = |variables, config, device| {
+        let plan = polled(variables, config, device);
+        assert!(plan.on_engine.is_none());
+        plan.polled.map(|it| (it.engine.name(), it.origin))
+    };
+    let (variable, file) = ([("PCAP_DRIVER", "packet")], "driver@eth0 = afxdp");
+    let expected = |name, origin: &str| Some((name, origin.to_owned()));
+    assert_eq!(
+        asks(&[], "", "packet:eth0"),
+        expected("packet", "packet:eth0")
+    );
+    assert_eq!(
+        asks(&[], file, "eth0"),
+        expected("afxdp", "/etc/pcap.conf:1")
+    );
+    let by_variable = expected("packet", "PCAP_DRIVER=packet");
+    assert_eq!(asks(&variable, file, "eth0"), by_variable);
+    assert_eq!(asks(&variable, file, "tpacket:eth0"), None);
+    assert_eq!(asks(&[], file, "eth1"), None);
+    let plan = polled(&variable, "", "eth0");
+    assert!(plan.is_read_by_us() && plan.buffer_size().is_none() && !plan.tpacket);
+    assert_eq!(plan.choice, None);
+}
+
+#[test]
+fn what_holds_for_engines_that_attach_to_devices_does_not_hold_for_pollers() {
+    let outgoing = |lines: &str| polled(&[], lines, "packet:eth0").polled.unwrap().outgoing;
+    assert!(outgoing("") && !outgoing("outgoing@eth0 = no"));
+    let (name, _) = refusal(&[], "steal@eth0 = yes", "packet:eth0");
+    assert_eq!(name, "setting-needs-xdp");
+    // Packet sockets do not stand in.
+    let device = Device::classify("packet:eth0", |name| name == "eth0");
+    let settings = settings(&[], "");
+    let plan = |device: &Device| settings.plan(device, None, &[], &|_| unreachable!());
+    assert!(plan(&device.falling_back()).unwrap().polled.is_some());
+}
+
+#[test]
+fn groups_of_pollers_have_steering_programs() {
+    let shown = |fanout: &str| {
+        let config = format!("group = 3\nfanout = {fanout}");
+        let choice = polled(&[], &config, "packet:eth0").choice.unwrap();
+        choice.shown_mode()
+    };
+    assert_eq!(shown("hash"), "flow");
+    assert_eq!(shown("flow+sticky=2048"), "flow+sticky=2048");
+    let (name, _) = refusal(&[], "group = 3\nfanout = qm", "packet:eth0");
+    assert_eq!(name, "mode-not-on-xdp");
+    let steering = |fanout: &str| {
+        let config = format!("group = 3\nfanout = {fanout}");
+        let choice = polled(&[], &config, "packet:eth0").choice.unwrap();
+        let steering = choice.steering.unwrap();
+        (steering.program().to_owned(), steering.options())
+    };
+    let (program, options) = steering("flow+sticky=2048+balance");
+    assert!(
+        program.contains("steer_flow") && !program.contains('+'),
+        "{program}"
+    );
+    assert_eq!(options.flows, Some(2048));
+    assert!(options.balance.is_some());
+    assert_eq!(
+        steering("main = udp >-> steer_rrobin").0,
+        "main = udp >-> steer_rrobin"
+    );
+}

@@ -1,0 +1,61 @@
+//! Makes a handle a member of a group of a poller.
+
+use crate::handles;
+use crate::pcap_handle::PcapHandle;
+use crate::polled::Polled;
+use fanpcap::handle::{Joined, Notes};
+use fanpcap::request::Request;
+use fanpcap_config::mode::ModeKind;
+use fanpcap_config::settings::{Group, GroupChoice, Polled as Asked};
+use fanpcap_engine::{Ask, EnterRequest};
+use fanpcap_group::join::{EngineError, JoinError};
+use std::sync::Arc;
+
+/// Enters a group of the poller of the handle's device, unless the handle is in one.
+pub(crate) fn enter(
+    p: PcapHandle,
+    request: &Request,
+    notes: Notes,
+    choice: Option<&GroupChoice>,
+    asked: &Asked,
+) -> Result<(), JoinError> {
+    if handles::polled(p).is_some() {
+        return Ok(());
+    }
+    let engine = fanpcap_engines::polled(asked.engine.name()).ok_or(JoinError::NotPacket)?;
+    let group = choice.and_then(|choice| match choice.group {
+        Group::Number(number) => Some(number),
+        Group::New => None,
+    });
+    let steering = choice.filter(|choice| !choice.is_default);
+    let steering = steering.and_then(|choice| choice.steering.as_ref());
+    let weight = choice.and_then(|choice| choice.weight).unwrap_or(1);
+    let class = choice.map_or(0, |choice| choice.class);
+    let io = engine.enter(&EnterRequest {
+        device: request.system_name(),
+        group,
+        steering: steering.map(|steering| (steering.program(), steering.options())),
+        name: choice.and_then(|choice| choice.name.as_deref()),
+        weight,
+        class,
+        ask: ask(p, notes, asked.outgoing),
+    });
+    let joined = Joined {
+        group: group.unwrap_or_default(),
+        mode: choice.map_or(ModeKind::Program.into(), |choice| choice.mode),
+        weight: Some(weight),
+        class,
+    };
+    let polled = Arc::new(Polled::new(io.map_err(EngineError::from)?, joined));
+    drop(handles::with_new(p, |entry| entry.polled.replace(polled)));
+    Ok(())
+}
+
+/// An activated handle's requirements for its rings.
+pub(crate) fn ask(p: PcapHandle, notes: Notes, outgoing: bool) -> Ask {
+    Ask {
+        snaplen: u32::try_from(p.snapshot()).unwrap_or(u32::MAX),
+        bytes: notes.buffer_size.and_then(|it| u32::try_from(it).ok()),
+        outgoing,
+    }
+}

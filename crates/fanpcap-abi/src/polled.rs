@@ -1,0 +1,58 @@
+//! A handle's membership in a group of a poller.
+
+use fanpcap::handle::Joined;
+use fanpcap_engine::PolledIo;
+use fanpcap_linux::file::shared;
+use fanpcap_reader::{PublishedCounters, PublishedPosition, Reader};
+use std::sync::Arc;
+
+/// A handle's membership in a group of a poller.
+#[derive(Debug)]
+pub(crate) struct Polled {
+    pub(crate) io: Arc<dyn PolledIo>,
+    /// The group. If the handle has a group of its own, the number is 0.
+    pub(crate) joined: Joined,
+    /// The counters that the reader publishes. No other process reads them.
+    kept: PublishedCounters,
+}
+
+impl Polled {
+    pub(crate) fn new(io: Arc<dyn PolledIo>, joined: Joined) -> Self {
+        let kept = own_counters();
+        Self { io, joined, kept }
+    }
+
+    /// Makes the reader run the member's tasks for its group, on this device of the handle. A
+    /// reader that never waits looks for tasks when it publishes counters, so it publishes some.
+    pub(crate) fn attend_by(&self, reader: &Reader, device: usize) {
+        reader.keep(device, self.kept.clone());
+        reader.control().attend_to(device, self.io.tasks());
+    }
+}
+
+/// Counters in this process's own memory.
+fn own_counters() -> PublishedCounters {
+    let words = shared::own(&[0; 9]);
+    let [
+        taken,
+        mark,
+        received,
+        dropped,
+        reading,
+        read_ns,
+        read_taken,
+        idle_taken,
+        looked_ns,
+    ] = words;
+    PublishedCounters {
+        position: PublishedPosition { taken, mark },
+        received,
+        dropped,
+        reading,
+        read_ns,
+        read_taken,
+        idle_taken,
+        looked_ns,
+        more: None,
+    }
+}

@@ -1,0 +1,96 @@
+//! Ends of pollers, and what they leave: nothing, or after SIGKILL a name that the next one takes.
+
+use std::fs;
+
+use anyhow::{Context, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::veth::Veth;
+
+use crate::running::{Member, Poller, Sent, directory, refused, sockets, within};
+use crate::{FAR, NEAR};
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_second_poller_is_refused_and_the_first_one_is_named() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let poller = Poller::start(&format!("packet:{FAR}"), 1)?;
+        let said = refused(&format!("packet:{FAR}"))?;
+        let who = format!(
+            "process {} (fanpcap) serves packet:{FAR} already",
+            poller.id()
+        );
+        ensure!(said.contains(&who), "{said}");
+        // A poller of another engine or device is another one.
+        let _other = Poller::start(&format!("packet:{NEAR}"), 1)?;
+        ensure!(sockets()?.len() == 2, "{:?}", sockets()?);
+        let mut members = vec![Member::enter("packet")?];
+        Sent::new()?.share(&mut members)
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_poller_leaves_nothing_when_it_is_told_to_end() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let poller = Poller::start(&format!("packet:{FAR}"), 1)?;
+        let _member = Member::enter("packet")?;
+        poller.end()?;
+        let directory = directory()?;
+        ensure!(!directory.exists(), "{directory:?} is left");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn the_name_of_a_killed_poller_is_taken_over() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let mut members: Vec<Member> = Vec::new();
+        for _ in 0..3 {
+            let poller = Poller::start(&format!("packet:{FAR}"), 1)?;
+            let mut own = vec![Member::enter("packet")?];
+            Sent::new()?.share(&mut own)?;
+            poller.kill()?;
+            ensure!(sockets()?.len() == 1, "{:?}", sockets()?);
+            members.append(&mut own);
+        }
+        for member in &mut members {
+            let error = member.port.link().err().context("a poller has ended")?;
+            ensure!(error.is_gone(), "{error}");
+            ensure!(member.tasks.attend().is_lost);
+        }
+        Poller::start(&format!("packet:{FAR}"), 1)?.end()?;
+        ensure!(sockets()?.is_empty());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A poller that members have taken over could run no program.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn all_threads_of_a_poller_are_confined() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let poller = Poller::start(&format!("packet:{FAR} --queues 2"), 1)?;
+        let confined = || -> anyhow::Result<bool> {
+            let mut count = 0;
+            for thread in fs::read_dir(format!("/proc/{}/task", poller.id()))? {
+                let status = fs::read_to_string(thread?.path().join("status"))?;
+                if !status.contains("Seccomp:\t2\n") {
+                    return Ok(false);
+                }
+                count += 1;
+            }
+            Ok(count >= 3)
+        };
+        // The line about the device comes before.
+        await_for("seccomp", LIMIT, || Ok(confined()?.then_some(())))
+    })
+    .unwrap();
+}

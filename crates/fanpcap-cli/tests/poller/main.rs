@@ -1,0 +1,14 @@
+//! `fanpcap poller` as a user runs it, on pairs of devices in network namespaces. Members are those
+//! of the library: other processes would be no different.
+#![forbid(unsafe_code)]
+
+mod ends;
+mod members;
+mod refused;
+mod running;
+mod stolen;
+mod tcpdump;
+
+/// The devices: frames that are sent on the first one arrive at the second one.
+const NEAR: &str = "fppnear";
+const FAR: &str = "fppfar";

@@ -1,0 +1,97 @@
+//! An engine whose packets another process, the poller, takes from the device.
+
+use crate::member_io::Ask;
+use crate::refusal::Refusal;
+use fanpcap_reader::{GroupTasks, Input};
+use fanpcap_steer::GroupOptions;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An engine whose packets a poller takes from the device. The poller writes each member's packets
+/// into the member's pool. Members share nothing with each other, and take no device.
+pub trait Polled: Sync {
+    /// The engine's name, as in the setting `driver@DEVICE` and in the prefix of a device's name.
+    fn name(&self) -> &'static str;
+
+    /// Returns the bytes of the pool that a poller makes for a member that asks for `asked` bytes,
+    /// or for the usual size.
+    fn pool_bytes(&self, asked: Option<u32>) -> u64;
+
+    /// Whether a poller serves a device of this name in the calling thread's network namespace. The
+    /// device may be in another one.
+    fn serves(&self, device: &str) -> bool;
+
+    /// Enters a group of the poller that serves the device in the calling thread's network
+    /// namespace. Waits some seconds at most. The application's first look for packets gives the
+    /// member its share of the group's packets.
+    ///
+    /// # Errors
+    /// [`NO_POLLER`] if no poller serves the device, and other reasons why the handle is no member.
+    fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal>;
+}
+
+/// The [`Refusal::slug`] if no poller serves the device. A later attempt may find one.
+pub const NO_POLLER: &str = "poller-absent";
+
+/// A handle's request to a poller.
+#[derive(Debug)]
+pub struct EnterRequest<'a> {
+    /// The device's name.
+    pub device: &'a str,
+    /// The group's number; `None` for a group of the handle's own.
+    pub group: Option<u16>,
+    /// The steering program's text and the group's options; `None` for those that the group has.
+    pub steering: Option<(&'a str, GroupOptions)>,
+    /// The member's name, if it has one.
+    pub name: Option<&'a str>,
+    /// The member's weight.
+    pub weight: u16,
+    /// The member's class, 0 to 63.
+    pub class: u8,
+    /// The handle's requirements.
+    pub ask: Ask,
+}
+
+/// A member of a poller's group. The membership ends with this value, with the inputs and with the
+/// tasks that were made from it. A forked child may have a copy of it, too.
+pub trait PolledIo: Send + Sync {
+    /// The reader's input. `timeout` is the longest time until a packet is delivered.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM` and the like.
+    fn input(&self, timeout: Option<Duration>) -> io::Result<Input>;
+
+    /// The member's tasks for its group, which its reader runs.
+    fn tasks(&self) -> Arc<dyn GroupTasks>;
+
+    /// Gives the member its share of the group's packets, as the application is about to wait for
+    /// packets. Does nothing if the member has its share.
+    fn note_asked(&self);
+
+    /// Bytes of the pool.
+    fn bytes(&self) -> u64;
+
+    /// How many packets came for the member, dropped ones included, and how many were dropped.
+    /// Allocates nothing.
+    fn counted(&self) -> [u64; 2];
+
+    /// Gives the member's share of the packets to other members, because its handle is about to be
+    /// closed.
+    fn depart(&self);
+}
+
+// Structs with a `PolledIo` field need this for their `Debug`. A derived `Debug` would bring the
+// `Debug` code of all parts into the library (decision 13).
+impl fmt::Debug for dyn PolledIo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PolledIo")
+    }
+}
+
+impl fmt::Debug for dyn Polled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Polled")
+    }
+}

@@ -1,0 +1,286 @@
+//! Where a poller listens for members of a device: the directory of the socket, and its name.
+//!
+//! Each network namespace has a directory of its own, because devices in two namespaces may have
+//! the same name. A member looks there first, and then in the parent directory: a container has a
+//! network namespace of its own, and its administrator mounts the socket of one device into the
+//! parent directory.
+
+use fanpcap_linux::file::directory::{self, Directory};
+use fanpcap_linux::process::netns;
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+/// The directory in which all pollers' directories are made.
+const BASE: &str = "/run";
+
+/// The directory of all pollers, in [`BASE`].
+const POLLERS: &str = "fanpcap-pollers";
+
+/// A file or directory that users other than root and the own user can change, in the place of a
+/// poller's directory.
+#[derive(Debug)]
+pub struct Untrusted {
+    path: PathBuf,
+    user: u32,
+    mode: u32,
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, user, mode } = self;
+        let (path, mode) = (path.display(), mode & 0o7777);
+        write!(
+            f,
+            "{path} is not trusted (user {user}, mode {mode:o}): make it root's, mode 755"
+        )
+    }
+}
+
+impl Error for Untrusted {}
+
+/// The name of the socket that serves a device, for example `packet:eth0`.
+pub fn name(engine: &str, device: &str) -> OsString {
+    format!("{engine}:{device}").into()
+}
+
+/// Opens the directory that has the socket of a device's poller. Returns it with the socket's name.
+/// Looks in the directory of the calling thread's network namespace, and then in the directory of
+/// all pollers. The socket may have no process that listens.
+///
+/// # Errors
+/// `NotFound` if neither directory has the name; [`Untrusted`] of kind `PermissionDenied`;
+/// `InvalidInput` for names with a `/`; the errors of open(2).
+pub fn open(engine: &str, device: &str) -> io::Result<(Directory, OsString)> {
+    open_below(Path::new(BASE), netns::inode()?, engine, device)
+}
+
+fn open_below(
+    base: &Path,
+    netns: u64,
+    engine: &str,
+    device: &str,
+) -> io::Result<(Directory, OsString)> {
+    let name = name(engine, device);
+    let all = Trusted::base(base)?.enter(POLLERS)?;
+    match all.enter(&of_namespace(netns)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(own) => match own.directory.about(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found.map(|_| (own.directory, name)),
+        },
+    }
+    let found = all.directory.about(&name);
+    found.map(|_| (all.directory, name))
+}
+
+/// Opens the directory for the sockets of the calling thread's network namespace, and makes it if
+/// needed. Returns the directory and its path.
+///
+/// # Errors
+/// [`Untrusted`] of kind `PermissionDenied`, and the errors of mkdir(2) and open(2). `NotFound` if
+/// another process has just removed the empty directory: try again.
+pub fn make() -> io::Result<(Directory, PathBuf)> {
+    make_below(Path::new(BASE), netns::inode()?)
+}
+
+fn make_below(base: &Path, netns: u64) -> io::Result<(Directory, PathBuf)> {
+    let all = Trusted::base(base)?.enter_or_make(POLLERS)?;
+    let own = all.enter_or_make(&of_namespace(netns))?;
+    Ok((own.directory, own.path))
+}
+
+/// Removes the directory of the calling thread's network namespace, and then the directory of all
+/// pollers. Leaves directories that are not empty.
+///
+/// # Errors
+/// `ENOTEMPTY`, and other errors of open(2) and rmdir(2).
+pub fn remove_empty() -> io::Result<()> {
+    remove_empty_below(Path::new(BASE), netns::inode()?)
+}
+
+fn remove_empty_below(base: &Path, netns: u64) -> io::Result<()> {
+    let base = Trusted::base(base)?;
+    let all = base.enter(POLLERS)?;
+    let own = of_namespace(netns);
+    all.directory.remove_directory(OsStr::new(&own))?;
+    base.directory.remove_directory(OsStr::new(POLLERS))
+}
+
+fn of_namespace(netns: u64) -> String {
+    format!("netns-{netns}")
+}
+
+/// A directory that other users can't change.
+struct Trusted {
+    directory: Directory,
+    path: PathBuf,
+}
+
+impl Trusted {
+    /// A directory in which other users may make names, but can't rename or remove those of root.
+    fn base(path: &Path) -> io::Result<Self> {
+        let directory = Directory::open(path)?;
+        let about = directory.metadata()?;
+        let is_sticky = about.mode() & STICKY != 0 && directory::is_roots_or_own(&about);
+        let path = path.to_owned();
+        match is_sticky || directory::is_trusted(&about) {
+            true => Ok(Self { directory, path }),
+            false => Err(untrusted(path, &about)),
+        }
+    }
+
+    fn enter(&self, name: &str) -> io::Result<Self> {
+        let path = self.path.join(name);
+        let directory = match self.directory.enter(OsStr::new(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let about = self.directory.about(OsStr::new(name))?;
+                return Err(untrusted(path, &about));
+            }
+            entered => entered?,
+        };
+        let about = directory.metadata()?;
+        match directory::is_trusted(&about) {
+            true => Ok(Self { directory, path }),
+            false => Err(untrusted(path, &about)),
+        }
+    }
+
+    fn enter_or_make(&self, name: &str) -> io::Result<Self> {
+        match self.directory.make(OsStr::new(name)) {
+            Ok(()) => {
+                // The umask may have removed permissions that members need.
+                let made = self.directory.path_to(OsStr::new(name))?;
+                fs::set_permissions(made, Permissions::from_mode(0o755))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        self.enter(name)
+    }
+}
+
+fn untrusted(path: PathBuf, about: &Metadata) -> io::Error {
+    let (user, mode) = (about.uid(), about.mode());
+    let why = Untrusted { path, user, mode };
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
+const STICKY: u32 = 0o1000;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::{DirBuilderExt, symlink};
+
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> Self {
+            let name = format!("fanpcap-place-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            DirBuilder::new().mode(0o755).create(&path).unwrap();
+            Self(path)
+        }
+
+        fn open(&self, netns: u64) -> io::Result<PathBuf> {
+            let (directory, name) = open_below(&self.0, netns, "packet", "eth0")?;
+            let path = directory.path_to(&name)?;
+            Ok(path
+                .canonicalize()?
+                .strip_prefix(self.0.canonicalize()?)
+                .unwrap()
+                .into())
+        }
+
+        fn write(&self, path: &str) {
+            fs::write(self.0.join(path), "").unwrap();
+        }
+
+        fn set_mode(&self, path: &str, mode: u32) {
+            fs::set_permissions(self.0.join(path), Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn is_untrusted(error: &io::Error) -> bool {
+        let inner = error.get_ref();
+        inner.is_some_and(|it| it.is::<Untrusted>())
+            && error.kind() == io::ErrorKind::PermissionDenied
+    }
+
+    const OWN: &str = "fanpcap-pollers/netns-7";
+
+    #[test]
+    fn the_namespaces_own_socket_is_found_before_a_mounted_one() {
+        let scene = Scene::new("order");
+        let absent = scene.open(7).unwrap_err();
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+        let (_, path) = make_below(&scene.0, 7).unwrap();
+        assert_eq!(path, scene.0.join(OWN));
+        let mode = fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o755);
+        let absent = scene.open(7).unwrap_err();
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+        scene.write("fanpcap-pollers/packet:eth0");
+        for netns in [7, 8] {
+            let found = scene.open(netns).unwrap();
+            assert_eq!(found, Path::new("fanpcap-pollers/packet:eth0"));
+        }
+        scene.write("fanpcap-pollers/netns-7/packet:eth0");
+        let found = scene.open(7).unwrap();
+        assert_eq!(found, Path::new("fanpcap-pollers/netns-7/packet:eth0"));
+        let other = open_below(&scene.0, 7, "afxdp", "eth0").unwrap_err();
+        assert_eq!(other.kind(), io::ErrorKind::NotFound);
+        let wrong = open_below(&scene.0, 7, "packet", "../eth0").unwrap_err();
+        assert_eq!(wrong.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn directories_that_others_can_change_are_not_trusted() {
+        let scene = Scene::new("trust");
+        make_below(&scene.0, 7).unwrap();
+        scene.write("fanpcap-pollers/netns-7/packet:eth0");
+        for path in [OWN, POLLERS] {
+            scene.set_mode(path, 0o775);
+            assert!(is_untrusted(&scene.open(7).unwrap_err()), "{path}");
+            let made = make_below(&scene.0, 7).unwrap_err();
+            assert!(is_untrusted(&made), "{path}");
+            assert!(made.to_string().contains(path), "{made}");
+            scene.set_mode(path, 0o755);
+        }
+        scene.set_mode("", 0o777);
+        assert!(is_untrusted(&scene.open(7).unwrap_err()));
+        scene.set_mode("", 0o1777);
+        scene.open(7).unwrap();
+        fs::rename(scene.0.join(OWN), scene.0.join("moved")).unwrap();
+        symlink("../moved", scene.0.join(OWN)).unwrap();
+        assert!(is_untrusted(&scene.open(7).unwrap_err()));
+    }
+
+    #[test]
+    fn only_empty_directories_are_removed() {
+        let scene = Scene::new("empty");
+        make_below(&scene.0, 7).unwrap();
+        make_below(&scene.0, 8).unwrap();
+        scene.write("fanpcap-pollers/netns-8/packet:eth0");
+        remove_empty_below(&scene.0, 8).unwrap_err();
+        remove_empty_below(&scene.0, 7).unwrap_err();
+        assert!(!scene.0.join(OWN).exists() && scene.0.join(POLLERS).exists());
+        fs::remove_file(scene.0.join("fanpcap-pollers/netns-8/packet:eth0")).unwrap();
+        remove_empty_below(&scene.0, 8).unwrap();
+        assert!(!scene.0.join(POLLERS).exists());
+    }
+}

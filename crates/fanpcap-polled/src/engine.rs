@@ -1,0 +1,177 @@
+//! The engines whose packets come from a poller. The poller does all their work, so they differ in
+//! nothing but their names here.
+
+use crate::enter::{EnterError, PolledMember, enter};
+use crate::tasks::Tasks;
+use fanpcap_engine::{EnterRequest, NO_POLLER, Polled, PolledIo, Refusal};
+use fanpcap_poll::message::{self, Hello, Program, Steering};
+use fanpcap_poll::place;
+use fanpcap_reader::{GroupTasks, Input};
+use fanpcap_ring::PoolWords;
+use fanpcap_steer::Balance;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An engine whose packets come from a poller.
+#[derive(Debug)]
+pub struct OfPoller {
+    name: &'static str,
+}
+
+impl OfPoller {
+    /// The poller reads a packet socket.
+    pub const PACKET: Self = Self { name: "packet" };
+    /// The poller reads AF_XDP sockets.
+    pub const AFXDP: Self = Self { name: "afxdp" };
+}
+
+/// How long to wait until the poller answers. It may be stopped.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A poller's pools have whole blocks of this length, and so many if the member asks for no size.
+const BLOCK_LEN: u32 = 1 << 20;
+const BLOCKS: u32 = 64;
+
+impl Polled for OfPoller {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pool_bytes(&self, asked: Option<u32>) -> u64 {
+        let blocks = asked.map_or(BLOCKS, |bytes| bytes.div_ceil(BLOCK_LEN));
+        u64::from(blocks) * u64::from(BLOCK_LEN)
+    }
+
+    fn serves(&self, device: &str) -> bool {
+        place::open(self.name, device).is_ok()
+    }
+
+    fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal> {
+        let at = || format!("{}:{}", self.name, request.device);
+        let hello = hello(request);
+        let opened = place::open(self.name, request.device).map_err(EnterError::Unreachable);
+        let entered = opened
+            .and_then(|(directory, name)| enter(&directory, &name, &hello, ANSWERS_WITHIN))
+            .and_then(|member| Io::new(member).map_err(EnterError::Pool));
+        let io = entered.map_err(|error| refusal(&at(), error))?;
+        Ok(Arc::new(io))
+    }
+}
+
+/// The refusal of a handle that is no member of the poller of `at`, such as `packet:eth0`.
+pub fn refusal(at: &str, error: EnterError) -> Refusal {
+    match error {
+        EnterError::Unreachable(error) => unreachable(at, &error),
+        EnterError::Silent => Refusal::new(silent(at), "poller-silent"),
+        EnterError::Refused(refused) => Refusal::new(refused.text, "poller-refused"),
+        EnterError::Malformed(malformed) => Refusal::new(malformed, "poller-version"),
+        EnterError::Pool(error) => {
+            let text = format!("the pool of the poller of {at}: {error}");
+            Refusal::new(text, "poller-failed")
+        }
+    }
+}
+
+/// The refusal if the poller can't be reached.
+fn unreachable(at: &str, error: &io::Error) -> Refusal {
+    let is = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
+    if is(&[io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused]) {
+        let text = format!("no poller serves {at}: start one: fanpcap poller {at}");
+        return Refusal::new(text, NO_POLLER);
+    }
+    if is(&[io::ErrorKind::TimedOut]) {
+        return Refusal::new(silent(at), "poller-silent");
+    }
+    // A directory that is not trusted has an error without a number.
+    if is(&[io::ErrorKind::PermissionDenied]) && error.raw_os_error().is_some() {
+        let text = format!(
+            "this process may not use the poller of {at}: {error}: be root or in the group of the \
+             poller's --socket-group"
+        );
+        return Refusal::new(text, "poller-forbidden");
+    }
+    let text = format!("can't reach the poller of {at}: {error}");
+    Refusal::new(text, "poller-failed")
+}
+
+fn silent(at: &str) -> String {
+    format!("the poller of {at} does not answer: it is stopped or busy")
+}
+
+fn hello(request: &EnterRequest<'_>) -> Hello {
+    let steering = match request.steering {
+        None => Steering::Any,
+        Some((text, options)) => Steering::Program(Program {
+            text: text.to_owned(),
+            flows: options.flows,
+            balance: options.balance.map(|balance| match balance {
+                Balance::Idle => message::Balance::Idle,
+                Balance::All => message::Balance::All,
+            }),
+        }),
+    };
+    let memory = request.ask.bytes;
+    let memory = memory.map(|bytes| bytes.checked_next_multiple_of(BLOCK_LEN).unwrap_or(bytes));
+    Hello {
+        device: request.device.to_owned(),
+        group: request.group,
+        steering,
+        name: request.name.map(str::to_owned),
+        weight: request.weight,
+        class: request.class,
+        snaplen: request.ask.snaplen,
+        memory,
+        wants_sent: request.ask.outgoing,
+    }
+}
+
+/// A member, with its tasks and the counters in its pool.
+struct Io {
+    member: PolledMember,
+    tasks: Arc<Tasks>,
+    words: PoolWords,
+}
+
+impl Io {
+    fn new(member: PolledMember) -> io::Result<Self> {
+        Ok(Self {
+            tasks: member.own_tasks()?,
+            words: member.words()?,
+            member,
+        })
+    }
+}
+
+impl PolledIo for Io {
+    fn input(&self, timeout: Option<Duration>) -> io::Result<Input> {
+        self.member.input(timeout)
+    }
+
+    fn tasks(&self) -> Arc<dyn GroupTasks> {
+        Arc::clone(&self.tasks) as Arc<dyn GroupTasks>
+    }
+
+    fn note_asked(&self) {
+        self.tasks.tell();
+    }
+
+    fn bytes(&self) -> u64 {
+        self.member.bytes()
+    }
+
+    fn counted(&self) -> [u64; 2] {
+        let lanes = (0..self.words.lanes()).map(|lane| self.words.counts(lane));
+        lanes.fold([0, 0], |[received, dropped], counts| {
+            let received = received.saturating_add(counts.produced);
+            [
+                received.saturating_add(counts.dropped),
+                dropped.saturating_add(counts.dropped),
+            ]
+        })
+    }
+
+    fn depart(&self) {
+        self.member.depart();
+    }
+}

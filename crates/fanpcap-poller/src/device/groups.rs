@@ -1,0 +1,129 @@
+//! The groups of a device begin and end.
+
+use super::Device;
+use super::refusals::{
+    MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, OTHER_USER, failed, refused,
+};
+use super::steering::{self, Compiled};
+use crate::flows::FLOW_LEN;
+use crate::group::{NewGroup, ReadyGroup};
+use crate::limits::{ROOT, Reached, Taken};
+use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
+use fanpcap_group::served::ServedGroup;
+use fanpcap_linux::file::sealed;
+use fanpcap_poll::message::{Hello, Refused};
+use fanpcap_steer::native::Evaluator;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The group's number for members; `None` for the group of one handle.
+    number: Option<u16>,
+    /// The user of the group's first member.
+    pub(super) user: u32,
+    digest: u64,
+    pub(super) served: ServedGroup,
+    /// When the group's members were last looked after.
+    pub(super) attended_ns: u64,
+    /// Bytes of the table, and of the flows that the queues remember.
+    pub(super) bytes: u64,
+}
+
+impl Device {
+    pub(super) fn find(&self, number: Option<u16>) -> Option<u8> {
+        let number = number?;
+        let mut groups = (0..).zip(&self.groups);
+        groups.find_map(|(index, group)| {
+            let is_it = group.as_ref().is_some_and(|it| it.number == Some(number));
+            is_it.then_some(index)
+        })
+    }
+
+    /// Checks that a newcomer of this user may join the group, and that its steering program is the
+    /// group's.
+    pub(super) fn check(&self, index: u8, hello: &Hello, user: u32) -> Result<(), Refused> {
+        let group = self.groups[usize::from(index)].as_ref();
+        if group.is_some_and(|it| it.user != user && user != ROOT) {
+            // A member of another user could take packets from the group's members.
+            return Err(refused("poller-user", OTHER_USER));
+        }
+        let asked = steering::compile(&hello.steering)?;
+        match asked.is_none_or(|it| group.is_some_and(|group| group.digest == it.digest)) {
+            true => Ok(()),
+            false => Err(refused("poller-steering", OTHER_STEERING)),
+        }
+    }
+
+    /// Begins a group in all queues.
+    pub(super) fn begin(&mut self, hello: &Hello, user: u32, now_ns: u64) -> Result<u8, Refused> {
+        let groups = self.groups.iter().flatten();
+        let groups: Taken = groups.map(|it| (it.user, 1)).collect();
+        let checked = self.policy.limits.groups.check(&groups, user, 1);
+        let many = |reached| refused("poller-groups", MANY_GROUPS.of(reached));
+        checked.map_err(many)?;
+        let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
+        let (index, _) = free.ok_or_else(|| many(Reached::OfAll))?;
+        let compiled = steering::compile(&hello.steering)?;
+        let Compiled {
+            tree,
+            digest,
+            options,
+        } = compiled.map_or_else(steering::default, Ok)?;
+        let flows = u64::from(options.flows.unwrap_or_default()) * self.queues.len() as u64;
+        let bytes = SIZE_WITH_CLASSES as u64 + flows * FLOW_LEN;
+        self.check_bytes(user, bytes)?;
+        let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
+        let table = sealed::create_memory(c"fanpcap_table", len);
+        let table = Arc::new(table.map_err(|error| failed(&error))?);
+        let number = hello.group.unwrap_or_default();
+        let memory = Arc::clone(&table);
+        let served = ServedGroup::begin(memory, self.ifindex, number, options.balance, now_ns);
+        let served = served.ok_or_else(|| refused("poller-failed", NO_TABLE))?;
+        self.groups[usize::from(index)] = Some(Group {
+            number: hello.group,
+            user,
+            digest,
+            served,
+            attended_ns: now_ns,
+            bytes,
+        });
+        let group = NewGroup {
+            steering: Evaluator::of_group(&tree),
+            table,
+            options,
+        };
+        if let Err(refused) = self.install(index, &group) {
+            self.end(index);
+            return Err(refused);
+        }
+        Ok(index)
+    }
+
+    /// Makes the group for each queue, in this thread, and puts it into the queue.
+    fn install(&self, index: u8, group: &NewGroup) -> Result<(), Refused> {
+        for queue in &self.queues {
+            let ready = group.for_other_queue().ready();
+            let ready = ready.ok_or_else(|| refused("poller-failed", NO_TABLE))?;
+            let installed = queue.change(move |queue| queue.fan_out.install(index, ready));
+            if installed != Some(true) {
+                return Err(refused("poller-failed", NO_QUEUE));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a group without members. Packets in their pools are unread.
+    pub(super) fn end(&mut self, index: u8) {
+        for queue in &self.queues {
+            let ended = queue
+                .change(move |queue| queue.fan_out.end(index))
+                .flatten();
+            let counts = ended.as_ref().map(ReadyGroup::counts);
+            self.ended.add_all(&counts.unwrap_or_default());
+        }
+        self.groups[usize::from(index)] = None;
+        let members = self.members.iter().filter(|(_, it)| it.group == index);
+        let members: Vec<u64> = members.map(|(member, _)| *member).collect();
+        members.into_iter().for_each(|member| self.remove(member));
+    }
+}

@@ -1,0 +1,157 @@
+//! Members of several users, and what a device has too little of: memory, groups, descriptors.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "scene/clients.rs"]
+mod clients;
+#[path = "scene/device.rs"]
+mod device;
+mod scene;
+
+use clients::{Wire, hello};
+use device::Scene;
+use fanpcap_poll::PoolKind;
+use fanpcap_poll::message::{Hello, Program, Steering};
+use fanpcap_poller::Limit;
+use fanpcap_poller::device::{Device, Entered};
+use fanpcap_testkit::await_for::await_so;
+use scene::policy;
+use std::fs::File;
+use std::process::Command;
+
+#[test]
+fn a_group_is_of_the_user_of_its_first_member() {
+    let mut scene = Scene::new();
+    let first = scene.enter(&hello(), 1000).unwrap();
+    assert_eq!(scene.refusal(&hello(), 1001), "poller-user");
+    let wrong = Hello {
+        steering: Steering::Program(Program {
+            text: "main =".to_owned(),
+            flows: None,
+            balance: None,
+        }),
+        ..hello()
+    };
+    assert_eq!(scene.refusal(&wrong, 1001), "poller-user", "not compiled");
+    let others = [0, 1000].map(|user| scene.enter(&hello(), user).unwrap());
+    let other = Hello {
+        group: Some(6),
+        ..hello()
+    };
+    assert!(scene.enter(&other, 1001).is_ok());
+    // The group's user is the same after its first member.
+    scene.device.hang_up(first.member, scene.now_ns);
+    assert_eq!(scene.refusal(&hello(), 1001), "poller-user");
+    for it in others {
+        scene.device.hang_up(it.member, scene.now_ns);
+    }
+    assert!(scene.enter(&hello(), 1001).is_ok(), "a new group");
+}
+
+#[test]
+fn a_users_groups_and_memory_are_limited_and_other_users_enter() {
+    let mut policy = policy();
+    // A pool has 4 MiB, and a group takes some more.
+    policy.limits.bytes.all = 36 << 20;
+    policy.limits.groups = Limit { all: 64, each: 3 };
+    let mut scene = Scene::with(policy);
+    let own = Hello {
+        group: None,
+        ..hello()
+    };
+    for user in [1000, 1001] {
+        let of_user: Vec<Entered> = (0..3).map_while(|_| scene.enter(&own, user).ok()).collect();
+        let fourth = scene.refusal(&own, user);
+        match user {
+            1000 => assert_eq!((of_user.len(), fourth.as_str()), (3, "poller-groups")),
+            _ => assert_eq!((of_user.len(), fourth.as_str()), (2, "poller-memory")),
+        }
+    }
+    assert!(scene.enter(&own, 1002).is_ok(), "a third user finds room");
+    let sizes = scene.device.sizes();
+    assert_eq!(scene.refusal(&own, 1002), "poller-memory");
+    assert_eq!(scene.device.sizes(), sizes, "nothing is left of it");
+    assert!(scene.enter(&own, 0).is_ok(), "root takes what is left");
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn a_pool_counts_as_long_as_any_process_has_it() {
+    let mut policy = policy();
+    assert_eq!(policy.pools, PoolKind::Array);
+    policy.limits.bytes.all = 10 << 20;
+    let mut scene = Scene::with(policy);
+    let first = scene.enter(&hello(), 1000).unwrap();
+    let mapped = first.pool.map().unwrap();
+    scene.device.hang_up(first.member, scene.now_ns);
+    assert_eq!(scene.device.sizes(), [0, 0]);
+    // What a process keeps that has closed its connection.
+    drop(first);
+    assert_eq!(scene.refusal(&hello(), 1000), "poller-memory");
+    drop(mapped);
+    await_so("room", || scene.enter(&hello(), 1000).is_ok());
+}
+
+/// The process of the test without descriptors.
+const FEW: &str = "FANPCAP_FEW_DESCRIPTORS";
+
+#[test]
+fn a_poller_without_descriptors_refuses_newcomers_and_other_members_lose_nothing() {
+    if std::env::var_os(FEW).is_some() {
+        return without_descriptors();
+    }
+    let mut limited = Command::new("prlimit");
+    limited
+        .arg("--nofile=64")
+        .arg(std::env::current_exe().unwrap());
+    let name = "a_poller_without_descriptors_refuses_newcomers_and_other_members_lose_nothing";
+    let done = limited.args(["--exact", name]).env(FEW, "1").output();
+    let done = done.unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn without_descriptors() {
+    let mut scene = Scene::new();
+    let mut members = vec![scene.enter(&hello(), 0).unwrap()];
+    let mut refused = 0;
+    for room in 0..8 {
+        let mut files = all_descriptors();
+        files.truncate(files.len() - room);
+        match scene.enter(&hello(), 0) {
+            Ok(entered) => {
+                scene.device.reads(entered.member, scene.now_ns);
+                members.push(entered);
+            }
+            Err(why) => {
+                assert_eq!(why.slug, "poller-failed");
+                assert!(why.text.contains("open files"), "{}", why.text);
+                refused += 1;
+            }
+        }
+        // Each member that has buckets has a lane.
+        scene.send(500);
+        assert_eq!(scene.counts().no_member, 0, "room for {room}");
+    }
+    assert!(refused > 0 && members.len() > 2, "{refused} refused");
+    let _files = all_descriptors();
+    let notices = scene.device.hang_up(members[1].member, scene.now_ns);
+    assert_eq!(notices.len(), 1, "another member gets the pool");
+}
+
+/// Takes all descriptors that the process can still have.
+fn all_descriptors() -> Vec<File> {
+    let files = (0..64).map_while(|_| File::open("/dev/null").ok());
+    files.collect()
+}
+
+#[test]
+fn more_queues_than_lanes_are_refused() {
+    let wire = Wire::default();
+    let made = |count: u16| {
+        let queues = (0..count).map(|number| wire.queue(number)).collect();
+        Device::new(queues, 7, 1, policy()).map(drop)
+    };
+    let many = made(65).unwrap_err().to_string();
+    assert!(many.contains("not 65") && many.contains("64"), "{many}");
+    assert!(made(0).is_err() && made(64).is_ok());
+}

@@ -1,0 +1,125 @@
+//! A device with one queue, its members, and the time, which the test has.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(unreachable_pub, reason = "a module of tests")]
+
+use crate::clients::{Wire, hello};
+use crate::scene::{drain, policy, reader};
+use fanpcap_linux::unix::Peer;
+use fanpcap_poll::message::{Hello, Refused};
+use fanpcap_poller::device::{Device, Entered, Notice};
+use fanpcap_poller::{GroupCounts, Policy};
+use fanpcap_ring::{Layout as _, Pool, Remains};
+use fanpcap_testkit::await_for::await_so;
+use fanpcap_testkit::traffic::{self, sequence_of};
+
+pub const SECOND: u64 = 1_000_000_000;
+
+/// A device with one queue, and the time.
+pub struct Scene {
+    pub device: Device,
+    pub wire: Wire,
+    pub now_ns: u64,
+    pub sent: u64,
+}
+
+/// A member's process.
+pub struct Member {
+    pub number: u64,
+    pub slot: u8,
+    pub pool: Pool,
+    pub got: Vec<u64>,
+}
+
+impl Member {
+    pub fn read(&mut self) {
+        let frames = drain(&mut self.pool);
+        self.got
+            .extend(frames.iter().map(|it| sequence_of(it).unwrap()));
+    }
+
+    /// Reads another member's pool to its end.
+    pub fn read_out(&mut self, notice: &Notice) {
+        let mut remains = Remains::of_pool(reader(&notice.pool), 0);
+        while remains.head().is_some() {
+            let frame = remains.next_frame().unwrap().unwrap();
+            self.got.push(sequence_of(frame.data()).unwrap());
+        }
+    }
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        Self::with(policy())
+    }
+
+    pub fn with(policy: Policy) -> Self {
+        let wire = Wire::default();
+        Self {
+            device: Device::new(vec![wire.queue(0)], 7, 1, policy).unwrap(),
+            wire,
+            now_ns: SECOND,
+            sent: 0,
+        }
+    }
+
+    pub fn enter(&mut self, hello: &Hello, user: u32) -> Result<Entered, Refused> {
+        let peer = Peer {
+            pid: 9,
+            user,
+            group: user,
+        };
+        self.device.enter(hello, peer, self.now_ns)
+    }
+
+    /// The slug of the answer to a newcomer that is refused.
+    pub fn refusal(&mut self, hello: &Hello, user: u32) -> String {
+        self.enter(hello, user).unwrap_err().slug
+    }
+
+    /// A member of group 5 whose application reads.
+    pub fn member(&mut self) -> Member {
+        let entered = self.enter(&hello(), 0).unwrap();
+        self.device.reads(entered.member, self.now_ns);
+        Member {
+            number: entered.member,
+            slot: entered.welcome.slot,
+            pool: reader(&entered.pool),
+            got: Vec::new(),
+        }
+    }
+
+    /// Sends packets, and waits until they are in pools.
+    pub fn send(&mut self, count: u64) {
+        let numbers = self.sent..self.sent + count;
+        let frames = traffic::frames(self.sent, &traffic::flows(5, 40), numbers).unwrap();
+        self.wire.send(frames.iter().map(|it| &it.bytes[..]));
+        self.sent += count;
+        await_so("the packets", || self.counts().produced == self.sent);
+    }
+
+    pub fn counts(&self) -> GroupCounts {
+        self.device.look(Some(5)).unwrap().1
+    }
+
+    /// The number of a member's buckets.
+    pub fn buckets(&self, member: &Member) -> usize {
+        let places = self.device.look(Some(5)).unwrap().0.places;
+        places[usize::from(member.slot)].buckets
+    }
+
+    /// Lets time pass, and does what is due.
+    pub fn pass(&mut self, ns: u64) -> Vec<Notice> {
+        self.now_ns += ns;
+        self.device.tick(self.now_ns)
+    }
+}
+
+/// Lets seconds pass in which packets come and these members read.
+pub fn run(scene: &mut Scene, seconds: u64, reading: &mut [Member]) {
+    for _ in 0..2 * seconds {
+        scene.send(40);
+        reading.iter_mut().for_each(Member::read);
+        assert!(scene.pass(SECOND / 2).is_empty());
+    }
+}

@@ -1,0 +1,153 @@
+//! Handles whose packets come from a poller. The handle is activated silently, as for an engine that
+//! attaches to devices, and then enters a group of its device's poller. If the handle can't enter,
+//! the application gets an error: packet sockets do not replace a poller.
+
+use crate::handle::Handle;
+use crate::plan::Plans;
+use crate::several::{Failed, each, note_live, take_over};
+use crate::warnings::warn;
+use fanpcap_config::settings::{Group, GroupChoice, Plan, Polled, shell_name};
+use fanpcap_group::join::JoinError;
+use fanpcap_linux::packet::ETH_P_ALL;
+use std::ffi::c_int;
+
+/// The error of a handle on several devices of which only some have a poller. `engine` is the
+/// engine of a device that has one.
+pub fn mixed(engine: &str) -> String {
+    format!(
+        "not all devices of the handle are on the engine {engine}: open a handle for each, or set \
+         the driver of all"
+    )
+}
+
+/// The error of a group over several devices. `second` is a further device of the handle.
+pub fn on_one_device(group: u16, second: &str) -> String {
+    format!(
+        "fan-out group {group}, of a poller, is of one device: give {second} another number, as \
+         PCAP_GROUP_{} or group_{second} in pcap.conf",
+        shell_name(second),
+    )
+}
+
+/// The error of a handle whose application has called pcap_set_protocol_linux(3PCAP).
+pub fn one_protocol(engine: &str) -> String {
+    format!(
+        "the application captures only one protocol, but the engine {engine} captures all: leave \
+         pcap_set_protocol_linux() out, and set a filter"
+    )
+}
+
+/// The error of a process that may open no packet socket, not even one that receives nothing.
+/// `reason` is the error of the system's library.
+pub fn not_permitted(reason: &str) -> String {
+    format!("{reason}: a handle of a poller needs CAP_NET_RAW or user namespaces")
+}
+
+/// The error of pcap_inject(3PCAP) on a handle without a packet socket on its device.
+pub const NOT_SENT: &str = "send: the handle has no socket on the device: this needs CAP_NET_RAW, \
+                            and the device in this network namespace";
+
+/// The error of pcap_fanout(3PCAP) with `PCAP_FANOUT_NEW`.
+pub const NO_NEW: &str = "a poller has no new groups: pass the number of a group";
+
+/// Whether the packets of the handles come from pollers.
+///
+/// # Errors
+/// Why no poller can serve all the handles.
+pub(crate) fn settle<H: Handle>(all: &[H], plans: &mut Plans<H>) -> Result<bool, Failed<H>> {
+    let mut engines = Vec::new();
+    let mut groups = Vec::new();
+    for &part in all {
+        let plan = plans.of(part).map_err(|status| (part, status))?;
+        engines.push(plan.polled.as_ref().map(|polled| polled.engine));
+        groups.push(plan.choice.as_ref().map(|choice| choice.group));
+    }
+    let Some(engine) = engines.iter().flatten().next() else {
+        return Ok(false);
+    };
+    let first = all[0];
+    let failed = |text: &str| Err((first, first.fail(text)));
+    if engines.contains(&None) {
+        return failed(&mixed(engine.name()));
+    }
+    if all
+        .iter()
+        .any(|part| part.notes().protocol.is_some_and(|it| it != ETH_P_ALL))
+    {
+        return failed(&one_protocol(engine.name()));
+    }
+    for (at, group) in groups.iter().enumerate() {
+        match group {
+            Some(Group::New) => return failed(NO_NEW),
+            Some(Group::Number(number)) if groups[..at].contains(group) => {
+                let request = all[at].request();
+                let second = request.as_ref().map_or("DEVICE", |it| it.system_name());
+                return failed(&on_one_device(*number, second));
+            }
+            Some(Group::Number(_)) | None => {}
+        }
+    }
+    Ok(true)
+}
+
+/// Enters the groups of the pollers of all devices. The handles on these devices are activated
+/// silently.
+///
+/// # Errors
+/// The handle that failed, and the status of pcap_activate(3PCAP).
+pub(crate) fn enter<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_int, Failed<H>> {
+    for &part in all {
+        let plan = plans.of(part).map_err(|status| (part, status))?;
+        let Some(polled) = &plan.polled else {
+            return Err((
+                part,
+                part.fail("the settings have changed: open a new handle"),
+            ));
+        };
+        let choice = plan.choice.as_ref();
+        let entered = part.enter(choice, polled);
+        entered.map_err(|error| (part, part.fail(&blamed(choice, polled, &error))))?;
+        part.note(|notes| notes.is_alone = choice.is_none());
+    }
+    take_over(p, all)?;
+    note_live(p, all);
+    if let [_] = all {
+        p.publish_counters();
+    }
+    Ok(each(p, warn))
+}
+
+/// Why a handle does not enter its group again.
+pub(crate) enum NotEntered {
+    /// No poller serves the device.
+    NoPoller,
+    /// For another reason.
+    Refused(String),
+}
+
+/// Enters the group again, after the poller or the device was gone.
+///
+/// # Errors
+/// Why the handle does not enter.
+pub(crate) fn enter_again<H: Handle>(p: H, plan: &Plan, polled: &Polled) -> Result<(), NotEntered> {
+    let choice = plan.choice.as_ref();
+    p.enter(choice, polled).map_err(|error| match error.slug() {
+        NO_POLLER => NotEntered::NoPoller,
+        _ => NotEntered::Refused(blamed(choice, polled, &error)),
+    })
+}
+
+/// The slug of the error that no poller serves the device.
+const NO_POLLER: &str = "poller-absent";
+
+/// The error with the settings that ask for the group and the engine. Leaves out a device's name,
+/// which the error has already.
+fn blamed(choice: Option<&GroupChoice>, polled: &Polled, error: &JoinError) -> String {
+    let is_name = polled.origin.starts_with(&format!("{}:", polled.engine));
+    match choice {
+        _ if error.slug() == NO_POLLER && is_name => error.to_string(),
+        Some(choice) if error.slug() != NO_POLLER => choice.blame(error),
+        None if is_name => error.to_string(),
+        Some(_) | None => format!("{error} (set by {})", polled.origin),
+    }
+}

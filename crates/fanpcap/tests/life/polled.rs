@@ -1,0 +1,190 @@
+//! The activation of a handle whose packets come from a poller.
+
+use super::fake::World;
+use fanpcap::activate::activate;
+use fanpcap::fanout::fanout;
+use fanpcap::filter::set_filter;
+use fanpcap::gone::{NotBack, come_back};
+use fanpcap::handle::{ERROR, Life, PERM_DENIED, System};
+use fanpcap_engine::{NO_POLLER, Refusal};
+use fanpcap_group::join::{EngineError, JoinError};
+use fanpcap_linux::packet::ETH_P_ALL;
+
+fn no_poller() -> JoinError {
+    let text = "no poller serves packet:fx0: start one: fanpcap poller packet:fx0";
+    EngineError::from(Refusal::new(text, NO_POLLER)).into()
+}
+
+fn full() -> JoinError {
+    EngineError::from(Refusal::new("the group has 256 members", "poller-refused")).into()
+}
+
+/// The calls for a handle with a poller.
+const ENTERS: [&str; 6] = [
+    "0 buffer 2097152",
+    "0 protocol 6",
+    "0 activate",
+    "0 enter packet",
+    "0 take over on xdp",
+    "0 publish",
+];
+
+#[test]
+fn a_handle_enters_a_group_of_the_poller_in_place_of_the_kernels() {
+    for config in ["", "group = 7\n", "group = 7\nfanout@7 = flow+weight=3\n"] {
+        let world = World::default();
+        let p = world.open("packet:fx0", Some(config));
+        assert_eq!(activate(p), 0, "{}", p.error());
+        assert_eq!(world.calls(), ENTERS);
+        let notes = p.notes();
+        assert_eq!(notes.is_alone, config.is_empty());
+        let asked = notes.on_engine.unwrap();
+        assert!(asked.engine.is_polled() && asked.outgoing);
+    }
+}
+
+#[test]
+fn packets_of_the_host_are_left_out_if_the_setting_says_so() {
+    let world = World::default();
+    let config = "driver@fx0 = afxdp\noutgoing@fx0 = no\n";
+    let p = world.open("fx0", Some(config));
+    assert_eq!(activate(p), 0);
+    assert!(!p.notes().on_engine.unwrap().outgoing);
+    assert_eq!(world.calls()[3], "0 enter afxdp");
+}
+
+#[test]
+fn without_a_poller_the_handle_fails_and_may_be_activated_again() {
+    for (device, config, expected) in [
+        ("packet:fx0", "group = 7\n", ""),
+        ("fx0", "driver@fx0 = packet\n", " (set by /etc/pcap.conf:1)"),
+        (
+            "fx0",
+            "group = 7\ndriver@fx0 = packet\n",
+            " (set by /etc/pcap.conf:2)",
+        ),
+    ] {
+        let world = World::default();
+        let p = world.open(device, Some(config));
+        p.change(|state| state.refused_by_poller = Some(no_poller));
+        assert_eq!(activate(p), ERROR);
+        assert_eq!(p.error(), format!("{}{expected}", no_poller()));
+        assert_eq!(world.calls(), ENTERS[..4], "packet sockets do not stand in");
+        p.change(|state| state.refused_by_poller = None);
+        assert_eq!(activate(p), 0);
+        assert_eq!(world.calls(), ENTERS[3..]);
+    }
+}
+
+#[test]
+fn a_refusal_has_the_setting_of_the_group() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some("group = 7\n"));
+    p.change(|state| state.refused_by_poller = Some(full));
+    assert_eq!(activate(p), ERROR);
+    assert_eq!(
+        p.error(),
+        "the group has 256 members (set by /etc/pcap.conf:1)"
+    );
+}
+
+#[test]
+fn a_missing_privilege_is_not_blamed_on_the_steering_program() {
+    for config in ["", "group = 7\nfanout@7 = flow\n"] {
+        let world = World::default();
+        let p = world.open("packet:fx0", Some(config));
+        p.change(|state| state.activate = (PERM_DENIED, "socket: no"));
+        assert_eq!(activate(p), PERM_DENIED);
+        let text = "socket: no: a handle of a poller needs CAP_NET_RAW or user namespaces";
+        assert_eq!(p.error(), text);
+    }
+}
+
+#[test]
+fn several_devices_have_a_poller_each_and_a_group_each() {
+    let failed = |devices: &str, config: &str| {
+        let world = World::default();
+        let p = world.open_several(devices, config);
+        assert_eq!(activate(p), ERROR);
+        assert!(world.calls().is_empty(), "no handle is activated");
+        p.error()
+    };
+    let error = failed("packet:fx0^fx1", "group = 7\n");
+    assert!(
+        error.starts_with("fan-out group 7, of a poller, is of one device: give fx1 another"),
+        "{error}"
+    );
+    let error = failed("fx0^fx1", "driver@fx1 = packet\n");
+    assert!(
+        error.starts_with("not all devices of the handle are on"),
+        "{error}"
+    );
+    for config in ["", "group_fx0 = 7\ngroup_fx1 = 8\n"] {
+        let world = World::default();
+        let p = world.open_several("packet:fx0^fx1", config);
+        assert_eq!(activate(p), 0, "{}", p.error());
+        let calls = world.calls();
+        let entered = ["0 enter packet", "1 enter packet", "0 take over several"];
+        assert!(calls.join(",").contains(&entered.join(",")), "{calls:?}");
+    }
+}
+
+#[test]
+fn what_a_poller_can_not_do_is_an_error() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some(""));
+    p.note(|notes| notes.protocol = Some(0x0800));
+    assert_eq!(activate(p), ERROR);
+    assert!(p.error().contains("only one protocol"), "{}", p.error());
+    p.note(|notes| notes.protocol = Some(ETH_P_ALL));
+    fanout(p, -1, None).unwrap();
+    assert_eq!(activate(p), ERROR);
+    assert!(p.error().contains("no new groups"), "{}", p.error());
+    fanout(p, 7, Some("flow+sticky".to_owned())).unwrap();
+    assert_eq!(activate(p), 0);
+    let joined = p.change(|state| state.joined_as.clone());
+    assert_eq!(joined.unwrap(), "flow+sticky");
+    let late = fanout(p, 8, None).unwrap_err();
+    let expected =
+        "pcap_fanout: a handle on the engine packet joins a group only in pcap_activate()";
+    assert!(late.starts_with(expected), "{late}");
+    let other = fanout(p, 7, Some("main = steer_rrobin".to_owned()));
+    assert!(other.is_err());
+    fanout(p, 7, None).unwrap();
+}
+
+#[test]
+fn the_reader_runs_the_filter() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some(""));
+    p.change(|state| state.has_kernel_filter = false);
+    assert_eq!(activate(p), 0);
+    let mut given = None;
+    assert_eq!(set_filter(p, &[], |_| 0, |number| given = Some(number)), 0);
+    assert_eq!(given, Some(None));
+}
+
+#[test]
+fn a_handle_that_waits_goes_on_when_a_poller_is_back() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some("gone@fx0 = wait\n"));
+    assert_eq!(activate(p), 0, "{}", p.error());
+    assert_eq!(world.calls().pop().unwrap(), "0 expect return");
+    p.change(|state| state.refused_by_poller = Some(no_poller));
+    assert!(matches!(come_back(p), Err(NotBack::NoPoller)));
+    assert!(matches!(come_back(p), Err(NotBack::NoPoller)));
+    p.change(|state| state.refused_by_poller = Some(full));
+    assert!(matches!(come_back(p), Err(NotBack::Refused(why)) if why.contains("256")));
+    p.change(|state| state.refused_by_poller = None);
+    world.calls();
+    come_back(p).unwrap();
+    let calls = [
+        "0 let go",
+        "0 bind silently",
+        "0 enter packet",
+        "0 renew",
+        "0 truncate",
+        "0 publish",
+    ];
+    assert_eq!(world.calls(), calls);
+}

@@ -1,0 +1,10 @@
+//! Handles whose packets come from a poller: unmodified applications, calls of the library, and the
+//! poller's end.
+#![allow(clippy::print_stdout, reason = "tests print")]
+
+mod scene;
+mod captures;
+mod calls;
+mod ends;
+mod refusals;
+mod unprivileged;

@@ -1,0 +1,106 @@
+//! Members without privileges: their packet sockets are apart from all networks.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use fanpcap_linux::packet::apart;
+use fanpcap_netns::{DEVICE, Wire, ensure_each_once, on_wire};
+use fanpcap_testkit::{Program, Scratch, netns, traffic};
+
+use crate::scene::Poller;
+
+/// tcpdump as another user, without capabilities.
+fn tcpdump(count: usize) -> Result<Program> {
+    let nobody = [
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--no-new-privs",
+        "tcpdump",
+        "-n",
+        "-i",
+    ];
+    let program = Program::new("setpriv", "listening on")?.args(nobody);
+    let program = program.arg(format!("packet:{DEVICE}"));
+    Ok(program.args(["-c", &count.to_string()]))
+}
+
+fn has_user_namespaces() -> bool {
+    match apart::open(3) {
+        Ok(_) => true,
+        Err(error) => {
+            println!("SKIP: no user namespaces: {error}");
+            false
+        }
+    }
+}
+
+fn send(wire: &Wire, count: u64) -> Result<()> {
+    wire.send_as_tap(&traffic::frames(1, &traffic::flows(1, 20), 0..count)?)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_user_without_privileges_captures_alone_and_in_a_group() -> Result<()> {
+    on_wire(1, |wire| {
+        let poller = Poller::start("packet")?;
+        if !has_user_namespaces() {
+            return Ok(());
+        }
+        fs::set_permissions(poller.path()?, Permissions::from_mode(0o666))?;
+        let alone = tcpdump(500)?.start(&wire.scratch)?;
+        let first = tcpdump(200)?.group(5, "flow").start(&wire.scratch)?;
+        poller.await_groups(2)?;
+        send(wire, 500)?;
+        for (member, count) in [(alone, 500), (first, 200)] {
+            let ended = member.wait()?;
+            ensure!(ended.status.success(), "{}", ended.said);
+            ensure!(ended.count(" packets captured")? == count, "{}", ended.said);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_user_without_access_to_the_socket_is_told() -> Result<()> {
+    on_wire(1, |wire| {
+        let _poller = Poller::start("packet")?;
+        if !has_user_namespaces() {
+            return Ok(());
+        }
+        let ended = tcpdump(1)?.run(&wire.scratch)?;
+        let text = "this process may not use the poller of packet:vb: Permission denied";
+        ensure!(
+            !ended.status.success() && ended.said.contains(text),
+            "{}",
+            ended.said
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_in_another_namespace_captures_on_a_device_that_is_not_there() -> Result<()> {
+    on_wire(1, |wire| {
+        let poller = Poller::start("packet")?;
+        // As an administrator mounts the socket into a container. The name must be no device of
+        // another test.
+        let name = format!("far{}", std::process::id());
+        let mounted = Path::new("/run/fanpcap-pollers").join(format!("packet:{name}"));
+        fs::hard_link(poller.path()?, &mounted)?;
+        let scratch = Scratch::new()?;
+        let start = || Program::tcpdump(&format!("packet:{name}"), scratch.file("far.pcap"));
+        let started = netns::within_new(|| start()?.start(&scratch));
+        let removed = fs::remove_file(&mounted);
+        let member = started?;
+        removed?;
+        let frames = traffic::frames(1, &traffic::flows(1, 20), 0..500)?;
+        wire.send_as_tap(&frames)?;
+        let captures = fanpcap_testkit::member::finish(vec![member], frames.len())?;
+        ensure_each_once(&captures, &frames)
+    })
+}
