@@ -2,9 +2,9 @@
 //! for other members.
 
 mod leaving;
+mod on_device;
 
-use crate::exchange;
-use crate::guard::{GroupGuard, GroupLock};
+use crate::guard::GroupLock;
 use crate::kernel::Kernel;
 use crate::lead;
 use crate::record::{MemberCounters, WORDS, at};
@@ -20,6 +20,7 @@ use fanpcap_linux::unix::ClosedLater;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::borrowed;
 use fanpcap_reader::{GroupTasks, Takeover, TaskResult};
+use on_device::AT_DEVICE_NS;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -32,10 +33,6 @@ const BUSY: Duration = Duration::from_millis(1);
 
 /// How long to wait after an error before the next try.
 const FAILED: Duration = Duration::from_millis(100);
-
-/// How often a member checks that the device still has the engine that fills its rings. The kernel
-/// does not report that an engine was detached.
-const AT_DEVICE_NS: u64 = 900_000_000;
 
 /// How long a member on packet sockets waits at most before it looks at its group again. Without
 /// this limit, a member that was alone would not notice that other members have joined, have found
@@ -359,48 +356,6 @@ impl Membership {
             Err(Failed) => Some(FAILED),
         };
         Ok(Some((inherited, again)))
-    }
-
-    /// Whether the device is gone, or the engine was detached from it. Asks the kernel only if no
-    /// packets have come to the group for [`AT_DEVICE_NS`], by the published ledger: the kernel
-    /// answers under the lock for network devices (rtnl). While other processes attach BPF programs,
-    /// the reader would wait for that lock, and packets would find no room.
-    fn has_lost_device(&self) -> bool {
-        let Some(on_device) = &self.shared.on_device else {
-            return false;
-        };
-        let now_ns = clock::monotonic_ns();
-        let offered = self.shared.table().ledger().map_or(0, |it| it.offered);
-        if self.offered.swap(offered, Ordering::Relaxed) != offered {
-            self.quiet_ns.store(now_ns, Ordering::Relaxed);
-        }
-        let quiet_ns = self.quiet_ns.load(Ordering::Relaxed);
-        let is_quiet = now_ns.saturating_sub(quiet_ns) >= AT_DEVICE_NS;
-        if is_quiet {
-            self.quiet_ns.store(now_ns, Ordering::Relaxed);
-        }
-        is_quiet && on_device.is_detached()
-    }
-
-    /// Completes an exchange of the group's BPF program that another process left unfinished. Frees
-    /// what the device still has for groups that are gone. Returns false if another process holds
-    /// the device's guard.
-    fn clear_device(&self, guard: &GroupGuard) -> Result<bool, Failed> {
-        let Some(on_device) = &self.shared.on_device else {
-            return Ok(true);
-        };
-        let is_under_way = exchange::is_under_way(&self.shared);
-        if !is_under_way && !self.shared.lifelines.is_ready().unwrap_or(true) {
-            return Ok(true);
-        }
-        let Some(device_guard) = guard.try_device_guard()? else {
-            return Ok(false);
-        };
-        if is_under_way {
-            exchange::finish(&self.shared, &device_guard)?;
-        }
-        on_device.clear()?;
-        Ok(true)
     }
 
     /// Vacates the slots whose rings this member has read to the end. Returns borrowed rings to

@@ -1,6 +1,6 @@
-//! The source `packet`: a packet socket with a ring of blocks (TPACKET_V3), or several that share the
-//! packets of a device. Works on each Ethernet device, and lets members without privileges capture
-//! there.
+//! The source `packet`: a packet socket with a ring of blocks (TPACKET_V3), or several that share
+//! the packets of a device. Works on each Ethernet device, and lets members without privileges
+//! capture there.
 
 use crate::burst::{Burst, Packet};
 use crate::source::{Source, SourceCounts, SourceError};

@@ -233,9 +233,9 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the device runs a root that serves these group slots, and at most [`UNUSED_MAX`] group
-    /// slots more. So most groups come and go without another root: members that attach one hold the
-    /// kernel's lock for network devices, for which members of other groups would wait.
+    /// Whether the device runs a root that serves these group slots, and at most [`UNUSED_MAX`]
+    /// group slots more. So most groups come and go without another root: members that attach one
+    /// hold the kernel's lock for network devices, for which members of other groups would wait.
     fn has_root_for(&self, group_slots: u32) -> io::Result<bool> {
         let root = self.root();
         let is_for_several = root.count_ones() > 1 && root & group_slots == group_slots;

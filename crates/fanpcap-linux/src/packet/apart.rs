@@ -17,10 +17,10 @@ pub fn may_open() -> bool {
     !opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Opens a packet socket of this `kind` (`SOCK_*`) in a new network namespace, whose loopback device
-/// is up. Nothing else is in this namespace, which ends with the socket. A child process makes both
-/// in a user namespace of its own, and ends before this function returns. The application gets no
-/// signal from it.
+/// Opens a packet socket of this `kind` (`SOCK_*`) in a new network namespace, whose loopback
+/// device is up. Nothing else is in this namespace, which ends with the socket. A child process
+/// makes both in a user namespace of its own, and ends before this function returns. The
+/// application gets no signal from it.
 ///
 /// # Errors
 /// `EPERM` or `ENOSPC` where processes may not make user namespaces; other errors of clone(2) and
@@ -35,8 +35,8 @@ pub fn open(kind: c_int) -> io::Result<OwnedFd> {
         socket: -1,
         error: 0,
     };
-    // CLONE_VFORK: this thread waits until the child has ended. CLONE_FILES: the child's socket is a
-    // descriptor of this process, too. No signal is sent when the child ends.
+    // CLONE_VFORK: this thread waits until the child has ended. CLONE_FILES: the child's socket is
+    // a descriptor of this process, too. No signal is sent when the child ends.
     let shared = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
     let flags = shared | libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
     // SAFETY: `make` gets a stack and a struct of its own, which live until the child has ended.

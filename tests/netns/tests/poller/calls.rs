@@ -6,7 +6,8 @@ use fanpcap_testkit::Program;
 
 use crate::scene::Poller;
 
-/// Checks the output of `c/on_xdp.c` for each of these pairs: its argument, and how the output ends.
+/// Checks the output of `c/on_xdp.c` for each of these pairs: its argument, and how the output
+/// ends.
 fn ensure_said(cases: &[(&str, &str)]) -> Result<()> {
     on_wire(1, |wire| {
         let _poller = Poller::start("packet")?;
