@@ -230,9 +230,6 @@ unsafe fn close(p: PcapHandle) {
     if let Some((member, _)) = entry.as_ref().and_then(|entry| entry.member.as_ref()) {
         member.depart();
     }
-    if let Some(polled) = entry.as_ref().and_then(|entry| entry.polled.as_ref()) {
-        polled.io.depart();
-    }
     // The reader maps the socket's ring, and this mapping would keep the socket in its group.
     if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
         // SAFETY: the reader is this handle's, and the caller guarantees that nobody reads it.

@@ -55,7 +55,8 @@ pub struct EnterRequest<'a> {
 }
 
 /// A member of a poller's group. The membership ends with this value, with the inputs and with the
-/// tasks that were made from it. A forked child may have a copy of it, too.
+/// tasks that were made from it. A forked child may have a copy, and then the membership ends when
+/// all copies have ended: a copy that is closed tells the poller nothing.
 pub trait PolledIo: Send + Sync {
     /// The reader's input. `timeout` is the longest time until a packet is delivered.
     ///
@@ -76,10 +77,6 @@ pub trait PolledIo: Send + Sync {
     /// How many packets came for the member, dropped ones included, and how many were dropped.
     /// Allocates nothing.
     fn counted(&self) -> [u64; 2];
-
-    /// Gives the member's share of the packets to other members, because its handle is about to be
-    /// closed.
-    fn depart(&self);
 }
 
 // Structs with a `PolledIo` field need this for their `Debug`. A derived `Debug` would bring the

@@ -170,8 +170,4 @@ impl PolledIo for Io {
             ]
         })
     }
-
-    fn depart(&self) {
-        self.member.depart();
-    }
 }

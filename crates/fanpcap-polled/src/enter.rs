@@ -6,7 +6,7 @@ use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::{clock, events};
 use fanpcap_poll::PoolFile;
-use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request, Welcome};
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Welcome};
 use fanpcap_reader::{GroupTasks, Input, Ring};
 use fanpcap_ring::PoolWords;
 use std::error::Error;
@@ -164,13 +164,5 @@ impl PolledMember {
     /// The pool's words, which have its counters.
     pub(crate) fn words(&self) -> io::Result<PoolWords> {
         self.pool.map_words()
-    }
-
-    /// Tells the poller that the handle is about to be closed. Best effort: the poller also notices
-    /// the end of the connection.
-    pub fn depart(&self) {
-        if let Ok(bytes) = Request::Departs.encode() {
-            let _ = message::send(self.connection.as_fd(), &bytes, &[]);
-        }
     }
 }
