@@ -82,3 +82,9 @@ fn packets_have_their_time_length_and_direction() -> Result<()> {
 fn a_daemon_reads_on_when_its_parent_has_ended() -> Result<()> {
     ensure_said(&[("forked", "5000 packets")])
 }
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_child_that_closes_its_copy_does_not_end_its_parents_membership() -> Result<()> {
+    ensure_said(&[("childs_close", "40 packets, then 5000")])
+}
