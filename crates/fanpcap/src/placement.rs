@@ -12,12 +12,14 @@ const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 
 /// Sets the channels, interrupts and polling threads of the handle's device as its settings ask.
+/// Does nothing if the packets come from a poller: the poller has the device, and the handle may be
+/// in another network namespace or without privileges.
 ///
 /// # Errors
 /// The status to return when the device can't have these settings. pcap_geterr(3PCAP) has the
 /// report.
 pub(crate) fn place<H: Handle>(p: H, plan: &Plan) -> Result<(), c_int> {
-    let Some(placement) = &plan.placement else {
+    let Some(placement) = plan.placement.as_ref().filter(|_| plan.polled.is_none()) else {
         return Ok(());
     };
     let wants: Vec<Want> = placement.asks.iter().map(want).collect();

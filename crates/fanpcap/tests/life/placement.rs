@@ -21,6 +21,18 @@ fn a_device_is_set_before_the_handle_is_activated() {
 }
 
 #[test]
+fn a_device_whose_poller_has_it_is_not_set() {
+    let world = World::default();
+    assert_eq!(activate(world.open("packet:fx0", SETTINGS)), 0);
+    let calls = world.calls();
+    assert!(calls.contains(&"0 enter packet".to_owned()), "{calls:?}");
+    assert!(
+        !calls.iter().any(|call| call.contains("place")),
+        "{calls:?}"
+    );
+}
+
+#[test]
 fn a_device_that_cannot_be_set_is_not_activated() {
     let disagrees = || PlaceError {
         want: Some(0),
