@@ -48,11 +48,13 @@ pub(crate) fn settle<H: Handle>(
     all: &[H],
     plans: &mut Plans<H>,
 ) -> Result<Option<StandIn>, Failed<H>> {
-    let is_new = |part: &H| matches!(part.notes().part, PartState::None | PartState::New);
-    if !all.iter().all(is_new) {
+    let is_live = |part: &H| part.notes().part == PartState::Live;
+    // The application may have called pcap_fanout() since an activation that failed.
+    if all.iter().any(is_live) || polled::settle(all, plans)? {
         return Ok(None);
     }
-    if polled::settle(all, plans)? {
+    let is_new = |part: &H| matches!(part.notes().part, PartState::None | PartState::New);
+    if !all.iter().all(is_new) {
         return Ok(None);
     }
     let mut first = None;

@@ -2,7 +2,7 @@
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
-use crate::handle::{AskedOfEngine, ERROR, Handle, Joined};
+use crate::handle::{AskedOfEngine, ERROR, Handle, Joined, PartState};
 use crate::plan::ERROR_LENGTH;
 use crate::request::Request;
 use crate::several::{all, each, is_several};
@@ -80,7 +80,7 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     // This call reports mistakes in a mode and in a steering program. A refused call is not
     // recorded.
     let refused = |report: Report| {
-        p.remember(before);
+        p.remember(Arc::clone(&before));
         report.render(ERROR_LENGTH)
     };
     request.compile_call(p.compiler()).map_err(refused)?;
@@ -88,6 +88,19 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
         return Ok(());
     }
     let notes = p.notes();
+    let on_poller = notes.on_engine.filter(|asked| asked.engine.is_polled());
+    if let Some(asked) = on_poller {
+        // A handle that is activated but could not enter its group enters when the application
+        // activates it again.
+        if notes.part != PartState::Live {
+            return Ok(());
+        }
+        let has_it = has_group(p, &before, &request);
+        return has_it.then_some(()).ok_or_else(|| {
+            p.remember(before);
+            format!("pcap_fanout: {}", engine::alone(asked.engine))
+        });
+    }
     let too_late = |asked: AskedOfEngine| format!("pcap_fanout: {}", engine::alone(asked.engine));
     if let Some(asked) = notes.on_engine.filter(|_| notes.is_alone) {
         return Err(too_late(asked));
@@ -97,14 +110,6 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     let Some(choice) = plan.choice else {
         return Err("pcap_fanout: no group".to_owned());
     };
-    if let Some(asked) = notes.on_engine.filter(|asked| asked.engine.is_polled()) {
-        // The poller has no request to replace a group's steering program.
-        let has_it = |has| is_same(&choice, &has) && choice.is_default;
-        return match p.group().is_some_and(has_it) {
-            true => Ok(()),
-            false => Err(too_late(asked)),
-        };
-    }
     match p.group() {
         Some(has) if is_same(&choice, &has) => change(p, &has, &choice, whole),
         Some(has) => Err(choice.blame(&already(p, &has, &choice))),
@@ -117,6 +122,24 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
             joined.map_err(|error| choice.blame(&error))
         }
     }
+}
+
+/// Whether a member of a poller's group, which entered by the request `has`, is as `wanted` asks
+/// for. A poller can't replace a group's steering program or change a member.
+fn has_group<H: Handle>(p: H, has: &Request, wanted: &Request) -> bool {
+    let choice = |request: &Request| request.plan(p.compiler()).ok()?.choice;
+    let (Some(joined), Some(has), Some(wanted)) = (p.group(), choice(has), choice(wanted)) else {
+        return false;
+    };
+    let digest = |choice: &GroupChoice| choice.steering.as_ref().map(|it| it.digest());
+    let is_member = wanted.weight.is_none_or(|it| joined.weight == Some(it))
+        && (wanted.class == 0 || wanted.class == joined.class);
+    let is_program = wanted.is_default
+        || !has.is_default && has.mode == wanted.mode && digest(&has) == digest(&wanted);
+    wanted.group == Group::Number(joined.group)
+        && has.group == wanted.group
+        && is_member
+        && is_program
 }
 
 /// Whether the member is already in the group and mode that were asked for. Ignores the steering
