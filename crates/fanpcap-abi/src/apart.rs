@@ -1,12 +1,12 @@
-//! Handles without a socket on their device, whose packets come from a poller. The system's library
-//! needs a packet socket to activate a handle. A process without privileges can't open one, and in a
-//! container the device may be in another network namespace. So the handle is opened on the loopback
-//! device. Without privileges this is the loopback device of a network namespace of its own, where
-//! the socket receives nothing and sends to nobody (decision 67).
+//! Handles without a socket on their device, whose packets come from a poller. The system's
+//! library needs a packet socket to activate a handle. A process without privileges can't open one,
+//! and in a container the device may be in another network namespace. So the handle is opened on
+//! the loopback device. Without privileges this is the loopback device of a network namespace of
+//! its own, where the socket receives nothing and sends to nobody (decision 67).
 
 use crate::system::system;
 use fanpcap::request::Request;
-use fanpcap_linux::interface;
+use fanpcap_config::device::ANY;
 use fanpcap_linux::packet::apart;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -21,15 +21,16 @@ pub(crate) const NOT_WAITING: &str =
     "this needs CAP_NET_RAW (tcpdump: -Z root), and the device in this network namespace";
 
 /// Whether a handle's socket is to be apart: its packets come from a poller, and the process may
-/// open no packet socket, or a poller serves the device from another network namespace.
+/// open no packet socket, or the poller and its device are in another network namespace. A
+/// container may have another device of the same name: the handle must have no socket on it.
 pub(crate) fn is_needed(request: &Request) -> bool {
     let Some(engine) = request.polled() else {
         return false;
     };
     let device = request.system_name();
-    let serves = || fanpcap_engines::polled(engine.name()).is_some_and(|it| it.serves(device));
-    let is_elsewhere = || matches!(interface::find(device), Ok(None)) && serves();
-    !apart::may_open() || is_elsewhere()
+    let engine = fanpcap_engines::polled(engine.name());
+    // libpcap reads all devices together, without a poller.
+    device != ANY && (!apart::may_open() || engine.is_some_and(|it| it.is_elsewhere(device)))
 }
 
 thread_local! {
@@ -37,8 +38,8 @@ thread_local! {
     static IS_APART: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `activate`. If the process may open no packet socket, the system's library gets sockets that
-/// are apart from all networks.
+/// Runs `activate`. If the process may open no packet socket, the system's library gets sockets
+/// that are apart from all networks.
 pub(crate) fn activate(activate: impl FnOnce() -> c_int) -> c_int {
     static REDIRECTED: Once = Once::new();
     REDIRECTED.call_once(|| system().redirect_socket(socket));

@@ -3,13 +3,21 @@
 use crate::handles;
 use crate::pcap_handle::PcapHandle;
 use crate::polled::Polled;
-use fanpcap::handle::{Joined, Notes};
+use fanpcap::handle::{Joined, Notes, Return};
 use fanpcap::request::Request;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::settings::{Group, GroupChoice, Polled as Asked};
 use fanpcap_engine::{Ask, EnterRequest};
 use fanpcap_group::join::{EngineError, JoinError};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait until the poller answers a new handle.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long to wait until the poller answers a handle that was its member. The application is
+/// reading, and its pcap_breakloop() waits for this. If the poller is silent, the handle tries again.
+const AGAIN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Enters a group of the poller of the handle's device, unless the handle is in one.
 pub(crate) fn enter(
@@ -39,6 +47,10 @@ pub(crate) fn enter(
         weight,
         class,
         ask: ask(p, notes, asked.outgoing),
+        limit: match p.is_away() {
+            true => AGAIN_WITHIN,
+            false => ANSWERS_WITHIN,
+        },
     });
     let joined = Joined {
         group: group.unwrap_or_default(),

@@ -67,22 +67,22 @@ unsafe fn create(
         // SAFETY: the caller guarantees the buffer.
         return unsafe { create_several(parts, errbuf) };
     }
+    let is_apart = apart::is_needed(&request);
     // SAFETY: the caller guarantees the device's name.
-    if !apart::is_needed(&request) && request.system_name() == unsafe { name(device) } {
+    if !is_apart && request.system_name() == unsafe { name(device) } {
         // Pass the name unchanged: the kernel allows bytes that are not UTF-8.
         // SAFETY: the caller guarantees device and buffer.
         return unsafe { create_by_name(device, Some(request), errbuf) };
     }
     // SAFETY: the caller guarantees the buffer.
-    unsafe { create_for(request, errbuf) }
+    unsafe { create_for(request, is_apart, errbuf) }
 }
 
-/// Creates a handle on the one device of `request`.
+/// Creates a handle on the one device of `request`. `is_apart` is as [`apart::is_needed`] returns.
 ///
 /// # Safety
 /// `errbuf` is as libpcap asks.
-unsafe fn create_for(request: Request, errbuf: *mut c_char) -> Option<PcapHandle> {
-    let is_apart = apart::is_needed(&request);
+unsafe fn create_for(request: Request, is_apart: bool, errbuf: *mut c_char) -> Option<PcapHandle> {
     let name = if is_apart {
         apart::DEVICE
     } else {
@@ -120,8 +120,9 @@ unsafe fn create_by_name(
 unsafe fn create_several(parts: Vec<Request>, errbuf: *mut c_char) -> Option<PcapHandle> {
     let mut made: Vec<PcapHandle> = Vec::new();
     for request in parts {
+        let is_apart = apart::is_needed(&request);
         // SAFETY: the caller guarantees the buffer.
-        let Some(p) = (unsafe { create_for(request, errbuf) }) else {
+        let Some(p) = (unsafe { create_for(request, is_apart, errbuf) }) else {
             // SAFETY: nobody else has these handles.
             made.into_iter().for_each(|p| unsafe { close(p) });
             return None;

@@ -19,12 +19,12 @@ pub trait Polled: Sync {
     /// or for the usual size.
     fn pool_bytes(&self, asked: Option<u32>) -> u64;
 
-    /// Whether a poller serves a device of this name in the calling thread's network namespace. The
-    /// device may be in another one.
-    fn serves(&self, device: &str) -> bool;
+    /// Whether handles on a device of this name get their packets from a poller in another network
+    /// namespace. The calling thread's network namespace may have a device of this name, too.
+    fn is_elsewhere(&self, device: &str) -> bool;
 
     /// Enters a group of the poller that serves the device in the calling thread's network
-    /// namespace. Waits some seconds at most. The application's first look for packets gives the
+    /// namespace. Waits for [`EnterRequest::limit`] at most. The application's first look for packets gives the
     /// member its share of the group's packets.
     ///
     /// # Errors
@@ -34,6 +34,9 @@ pub trait Polled: Sync {
 
 /// The [`Refusal::slug`] if no poller serves the device. A later attempt may find one.
 pub const NO_POLLER: &str = "poller-absent";
+
+/// The [`Refusal::slug`] if the poller has not answered in time. A later attempt may get an answer.
+pub const SILENT_POLLER: &str = "poller-silent";
 
 /// A handle's request to a poller.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub struct EnterRequest<'a> {
     pub class: u8,
     /// The handle's requirements.
     pub ask: Ask,
+    /// How long to wait until the poller answers. The poller may be stopped.
+    pub limit: Duration,
 }
 
 /// A member of a poller's group. The membership ends with this value, with the inputs and with the

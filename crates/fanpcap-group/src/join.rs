@@ -26,6 +26,8 @@ pub(crate) use engine::attach_group;
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::{Group, GroupChoice, Steal};
+// The slugs of errors after which a later attempt to enter a group of a poller may succeed.
+pub use fanpcap_engine::{NO_POLLER, SILENT_POLLER};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
 pub use per_device::PerDevice;

@@ -47,23 +47,29 @@ pub fn name(engine: &str, device: &str) -> OsString {
     format!("{engine}:{device}").into()
 }
 
-/// Opens the directory that has the socket of a device's poller. Returns it with the socket's name.
-/// Looks in the directory of the calling thread's network namespace, and then in the directory of
+/// Where the socket of a device's poller is.
+#[derive(Debug)]
+pub struct Found {
+    /// The directory that has the socket.
+    pub directory: Directory,
+    /// The socket's name.
+    pub name: OsString,
+    /// Whether the directory is that of all pollers. The poller and its device are then in another
+    /// network namespace, whose administrator mounted the socket there.
+    pub is_mounted: bool,
+}
+
+/// Finds the socket of a device's poller. Looks in the directory of the calling thread's network namespace, and then in the directory of
 /// all pollers. The socket may have no process that listens.
 ///
 /// # Errors
 /// `NotFound` if neither directory has the name; [`Untrusted`] of kind `PermissionDenied`;
 /// `InvalidInput` for names with a `/`; the errors of open(2).
-pub fn open(engine: &str, device: &str) -> io::Result<(Directory, OsString)> {
+pub fn open(engine: &str, device: &str) -> io::Result<Found> {
     open_below(Path::new(BASE), netns::inode()?, engine, device)
 }
 
-fn open_below(
-    base: &Path,
-    netns: u64,
-    engine: &str,
-    device: &str,
-) -> io::Result<(Directory, OsString)> {
+fn open_below(base: &Path, netns: u64, engine: &str, device: &str) -> io::Result<Found> {
     let name = name(engine, device);
     let all = Trusted::base(base)?.enter(POLLERS)?;
     match all.enter(&of_namespace(netns)) {
@@ -71,11 +77,21 @@ fn open_below(
         Err(error) => return Err(error),
         Ok(own) => match own.directory.about(&name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            found => return found.map(|_| (own.directory, name)),
+            found => {
+                return found.map(|_| Found {
+                    directory: own.directory,
+                    name,
+                    is_mounted: false,
+                });
+            }
         },
     }
     let found = all.directory.about(&name);
-    found.map(|_| (all.directory, name))
+    found.map(|_| Found {
+        directory: all.directory,
+        name,
+        is_mounted: true,
+    })
 }
 
 /// Opens the directory for the sockets of the calling thread's network namespace, and makes it if
@@ -191,13 +207,11 @@ mod tests {
         }
 
         fn open(&self, netns: u64) -> io::Result<PathBuf> {
-            let (directory, name) = open_below(&self.0, netns, "packet", "eth0")?;
-            let path = directory.path_to(&name)?;
-            Ok(path
-                .canonicalize()?
-                .strip_prefix(self.0.canonicalize()?)
-                .unwrap()
-                .into())
+            let found = open_below(&self.0, netns, "packet", "eth0")?;
+            let path = found.directory.path_to(&found.name)?.canonicalize()?;
+            let path = path.strip_prefix(self.0.canonicalize()?).unwrap();
+            assert_eq!(found.is_mounted, path.parent() == Some(Path::new(POLLERS)));
+            Ok(path.into())
         }
 
         fn write(&self, path: &str) {

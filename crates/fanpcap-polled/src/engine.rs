@@ -3,7 +3,7 @@
 
 use crate::enter::{EnterError, PolledMember, enter};
 use crate::tasks::Tasks;
-use fanpcap_engine::{EnterRequest, NO_POLLER, Polled, PolledIo, Refusal};
+use fanpcap_engine::{EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER};
 use fanpcap_poll::message::{self, Hello, Program, Steering};
 use fanpcap_poll::place;
 use fanpcap_reader::{GroupTasks, Input};
@@ -26,9 +26,6 @@ impl OfPoller {
     pub const AFXDP: Self = Self { name: "afxdp" };
 }
 
-/// How long to wait until the poller answers. It may be stopped.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-
 /// A poller's pools have whole blocks of this length, and so many if the member asks for no size.
 const BLOCK_LEN: u32 = 1 << 20;
 const BLOCKS: u32 = 64;
@@ -43,8 +40,8 @@ impl Polled for OfPoller {
         u64::from(blocks) * u64::from(BLOCK_LEN)
     }
 
-    fn serves(&self, device: &str) -> bool {
-        place::open(self.name, device).is_ok()
+    fn is_elsewhere(&self, device: &str) -> bool {
+        place::open(self.name, device).is_ok_and(|found| found.is_mounted)
     }
 
     fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal> {
@@ -52,7 +49,7 @@ impl Polled for OfPoller {
         let hello = hello(request);
         let opened = place::open(self.name, request.device).map_err(EnterError::Unreachable);
         let entered = opened
-            .and_then(|(directory, name)| enter(&directory, &name, &hello, ANSWERS_WITHIN))
+            .and_then(|it| enter(&it.directory, &it.name, &hello, request.limit))
             .and_then(|member| Io::new(member).map_err(EnterError::Pool));
         let io = entered.map_err(|error| refusal(&at(), error))?;
         Ok(Arc::new(io))
@@ -63,7 +60,7 @@ impl Polled for OfPoller {
 pub fn refusal(at: &str, error: EnterError) -> Refusal {
     match error {
         EnterError::Unreachable(error) => unreachable(at, &error),
-        EnterError::Silent => Refusal::new(silent(at), "poller-silent"),
+        EnterError::Silent => Refusal::new(silent(at), SILENT_POLLER),
         EnterError::Refused(refused) => Refusal::new(refused.text, "poller-refused"),
         EnterError::Malformed(malformed) => Refusal::new(malformed, "poller-version"),
         EnterError::Pool(error) => {
@@ -81,7 +78,7 @@ fn unreachable(at: &str, error: &io::Error) -> Refusal {
         return Refusal::new(text, NO_POLLER);
     }
     if is(&[io::ErrorKind::TimedOut]) {
-        return Refusal::new(silent(at), "poller-silent");
+        return Refusal::new(silent(at), SILENT_POLLER);
     }
     // A directory that is not trusted has an error without a number.
     if is(&[io::ErrorKind::PermissionDenied]) && error.raw_os_error().is_some() {

@@ -48,14 +48,16 @@ impl Error for EnterError {}
 /// A member of a poller's group.
 #[derive(Debug)]
 pub struct PolledMember {
+    /// Names the poller: `packet:eth0`.
+    at: Arc<str>,
     connection: Arc<OwnedFd>,
     pool: PoolFile,
     bell: Arc<OwnedFd>,
     welcome: Welcome,
 }
 
-/// Enters a group of the poller whose socket has this name. Waits at most for `limit` until the
-/// poller answers. The member gets its share when its reader runs the group's tasks for the first
+/// Enters a group of the poller whose socket has this name. Waits at most for `limit`, until the
+/// poller has room for a connection and answers. The member gets its share when its reader runs the group's tasks for the first
 /// time.
 ///
 /// # Errors
@@ -67,13 +69,15 @@ pub fn enter(
     limit: Duration,
 ) -> Result<PolledMember, EnterError> {
     let hello = hello.encode().map_err(EnterError::Malformed)?;
+    let due_ns = clock::monotonic_ns().saturating_add(nanoseconds(limit));
     let connection = named::connect(directory, name, limit).map_err(EnterError::Unreachable)?;
     message::send(connection.as_fd(), &hello, &[]).map_err(EnterError::Unreachable)?;
-    let (answer, descriptors) = await_answer(&connection, limit)?;
+    let (answer, descriptors) = await_answer(&connection, due_ns)?;
     match answer {
         Answer::Welcome(welcome) => {
             let opened = welcome.open(descriptors).map_err(EnterError::Pool)?;
             Ok(PolledMember {
+                at: name.to_string_lossy().into(),
                 connection: Arc::new(connection),
                 pool: opened.pool,
                 bell: Arc::new(opened.bell),
@@ -85,12 +89,8 @@ pub fn enter(
     }
 }
 
-/// Waits for the poller's answer and its descriptors.
-fn await_answer(
-    connection: &OwnedFd,
-    limit: Duration,
-) -> Result<(Answer, Vec<OwnedFd>), EnterError> {
-    let due_ns = clock::monotonic_ns().saturating_add(nanoseconds(limit));
+/// Waits for the poller's answer and its descriptors, until the monotonic clock is at `due_ns`.
+fn await_answer(connection: &OwnedFd, due_ns: u64) -> Result<(Answer, Vec<OwnedFd>), EnterError> {
     let mut buffer = vec![0; LONGEST];
     loop {
         match message::receive(connection.as_fd(), &mut buffer, DESCRIPTORS) {
@@ -140,7 +140,8 @@ impl PolledMember {
     /// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and epoll_ctl(2).
     pub fn input(&self, timeout: Option<Duration>) -> io::Result<Input> {
         let (connection, bell) = (Arc::clone(&self.connection), Arc::clone(&self.bell));
-        let port = PolledPort::new(connection, bell, self.pool.map_words()?)?;
+        let at = Arc::clone(&self.at);
+        let port = PolledPort::new(at, connection, bell, self.pool.map_words()?)?;
         Ok(Input {
             ring: Ring::Pool(tasks::pool(self.pool.map()?, &self.welcome)),
             port: Arc::new(port),

@@ -14,6 +14,8 @@ use std::{fmt, io};
 
 /// The port of a member's pool.
 pub(crate) struct PolledPort {
+    /// Names the poller: `packet:eth0`.
+    at: Arc<str>,
     /// Closes when the poller ends, or takes the member for dead.
     connection: Arc<OwnedFd>,
     bell: Arc<OwnedFd>,
@@ -27,6 +29,7 @@ pub(crate) struct PolledPort {
 
 impl PolledPort {
     pub(crate) fn new(
+        at: Arc<str>,
         connection: Arc<OwnedFd>,
         bell: Arc<OwnedFd>,
         words: PoolWords,
@@ -35,6 +38,7 @@ impl PolledPort {
         epoll.add(bell.as_fd(), true)?;
         epoll.add(connection.as_fd(), false)?;
         Ok(Self {
+            at,
             connection,
             bell,
             epoll,
@@ -48,6 +52,10 @@ impl PolledPort {
     fn clear(&self) {
         let mut byte = [0; 8];
         while message::receive(self.bell.as_fd(), &mut byte, 0).is_ok_and(|it| it.is_some()) {}
+    }
+
+    fn ended(&self) -> ReadError {
+        ReadError::of_gone(Ended(Arc::clone(&self.at)))
     }
 
     fn lanes(&self) -> std::ops::Range<usize> {
@@ -98,7 +106,7 @@ impl Port for PolledPort {
     fn link(&self) -> Result<LinkState, ReadError> {
         let zero = Some(Duration::ZERO);
         match wait::wait(Some(self.connection.as_fd()), None, zero) {
-            Ok(woken) if woken.socket & !POLLIN != 0 => Err(ReadError::of_gone(Ended)),
+            Ok(woken) if woken.socket & !POLLIN != 0 => Err(self.ended()),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(self.poll_error(error)),
             Ok(_) | Err(_) => Ok(LinkState::Up),
         }
@@ -128,11 +136,17 @@ impl Port for PolledPort {
 
 /// The poller has ended, or has closed the connection of a member that it takes for dead.
 #[derive(Debug)]
-struct Ended;
+struct Ended(Arc<str>);
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("The poller of the interface has ended")
+        let at = &self.0;
+        let device = at.split_once(':').map_or(&**at, |(_, device)| device);
+        write!(
+            f,
+            "the poller of {at} has ended or has closed the connection: start it and open the \
+             handle again, or set gone@{device} = wait"
+        )
     }
 }
 

@@ -43,7 +43,7 @@ pub enum NotBack {
     Left,
     /// No device of the name is up.
     Gone,
-    /// No poller serves the device.
+    /// No poller serves the device, or the poller does not answer.
     NoPoller,
     /// The handle can't capture on the device. A later call may succeed: other members may still
     /// have the group on the device that is gone.

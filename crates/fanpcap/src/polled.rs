@@ -1,13 +1,13 @@
-//! Handles whose packets come from a poller. The handle is activated silently, as for an engine that
-//! attaches to devices, and then enters a group of its device's poller. If the handle can't enter,
-//! the application gets an error: packet sockets do not replace a poller.
+//! Handles whose packets come from a poller. The handle is activated silently, as for an engine
+//! that attaches to devices, and then enters a group of its device's poller. If the handle can't
+//! enter, the application gets an error: packet sockets do not replace a poller.
 
 use crate::handle::Handle;
 use crate::plan::Plans;
 use crate::several::{Failed, each, note_live, take_over};
 use crate::warnings::warn;
 use fanpcap_config::settings::{Group, GroupChoice, Plan, Polled, shell_name};
-use fanpcap_group::join::JoinError;
+use fanpcap_group::join::{JoinError, NO_POLLER, SILENT_POLLER};
 use fanpcap_linux::packet::ETH_P_ALL;
 use std::ffi::c_int;
 
@@ -119,7 +119,7 @@ pub(crate) fn enter<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<
 
 /// Why a handle does not enter its group again.
 pub(crate) enum NotEntered {
-    /// No poller serves the device.
+    /// No poller serves the device, or the poller does not answer.
     NoPoller,
     /// For another reason.
     Refused(String),
@@ -132,13 +132,10 @@ pub(crate) enum NotEntered {
 pub(crate) fn enter_again<H: Handle>(p: H, plan: &Plan, polled: &Polled) -> Result<(), NotEntered> {
     let choice = plan.choice.as_ref();
     p.enter(choice, polled).map_err(|error| match error.slug() {
-        NO_POLLER => NotEntered::NoPoller,
+        NO_POLLER | SILENT_POLLER => NotEntered::NoPoller,
         _ => NotEntered::Refused(blamed(choice, polled, &error)),
     })
 }
-
-/// The slug of the error that no poller serves the device.
-const NO_POLLER: &str = "poller-absent";
 
 /// The error with the settings that ask for the group and the engine. Leaves out a device's name,
 /// which the error has already.

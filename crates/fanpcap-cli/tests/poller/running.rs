@@ -179,7 +179,9 @@ impl Member {
             memory: Some(8 << 20),
             wants_sent: true,
         };
-        let (directory, name) = place::open(engine, FAR)?;
+        let place::Found {
+            directory, name, ..
+        } = place::open(engine, FAR)?;
         let entered = fanpcap_polled::enter(&directory, &name, &hello, LIMIT)?;
         let Input { ring, port, .. } = entered.input(None)?;
         let Ring::Pool(pool) = ring else {

@@ -5,14 +5,19 @@ use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
 use fanpcap::gone::{NotBack, come_back};
-use fanpcap::handle::{ERROR, Life, PERM_DENIED, System};
-use fanpcap_engine::{NO_POLLER, Refusal};
+use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System};
+use fanpcap_engine::{NO_POLLER, Refusal, SILENT_POLLER};
 use fanpcap_group::join::{EngineError, JoinError};
 use fanpcap_linux::packet::ETH_P_ALL;
 
 fn no_poller() -> JoinError {
     let text = "no poller serves packet:fx0: start one: fanpcap poller packet:fx0";
     EngineError::from(Refusal::new(text, NO_POLLER)).into()
+}
+
+fn silent() -> JoinError {
+    let text = "the poller of packet:fx0 does not answer: it is stopped or busy";
+    EngineError::from(Refusal::new(text, SILENT_POLLER)).into()
 }
 
 fn full() -> JoinError {
@@ -154,6 +159,43 @@ fn what_a_poller_can_not_do_is_an_error() {
 }
 
 #[test]
+fn a_call_after_a_failed_activation_holds_for_the_next_one() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some("group = 7\n"));
+    p.change(|state| state.refused_by_poller = Some(full));
+    assert_eq!(activate(p), ERROR);
+    p.change(|state| state.refused_by_poller = None);
+    fanout(p, -1, None).unwrap();
+    assert_eq!(activate(p), ERROR);
+    assert!(p.error().contains("no new groups"), "{}", p.error());
+    fanout(p, 9, Some("main = steer_rrobin".to_owned())).unwrap();
+    assert_eq!(activate(p), 0, "{}", p.error());
+    assert_eq!(p.group().unwrap().group, 9);
+}
+
+#[test]
+fn a_member_that_asks_for_what_it_has_is_told_so() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some(""));
+    fanout(p, 7, Some("flow+weight=2".to_owned())).unwrap();
+    assert_eq!(activate(p), 0, "{}", p.error());
+    let same = ["flow+weight=2", "flow"];
+    for has in same {
+        fanout(p, 7, Some(has.to_owned())).unwrap();
+    }
+    fanout(p, 7, None).unwrap();
+    for (group, other) in [
+        (8, "flow"),
+        (7, "main = steer_rrobin"),
+        (7, "flow+weight=3"),
+    ] {
+        assert!(fanout(p, group, Some(other.to_owned())).is_err(), "{other}");
+    }
+    // A refused call is not recorded.
+    fanout(p, 7, Some("flow+weight=2".to_owned())).unwrap();
+}
+
+#[test]
 fn the_reader_runs_the_filter() {
     let world = World::default();
     let p = world.open("packet:fx0", Some(""));
@@ -172,6 +214,7 @@ fn a_handle_that_waits_goes_on_when_a_poller_is_back() {
     assert_eq!(world.calls().pop().unwrap(), "0 expect return");
     p.change(|state| state.refused_by_poller = Some(no_poller));
     assert!(matches!(come_back(p), Err(NotBack::NoPoller)));
+    p.change(|state| state.refused_by_poller = Some(silent));
     assert!(matches!(come_back(p), Err(NotBack::NoPoller)));
     p.change(|state| state.refused_by_poller = Some(full));
     assert!(matches!(come_back(p), Err(NotBack::Refused(why)) if why.contains("256")));

@@ -34,7 +34,7 @@ fn reads_fail_when_the_poller_has_ended_but_only_after_the_last_packet() -> Resu
         member.signal("CONT")?;
         let ended = member.wait()?;
         ensure!(!ended.status.success(), "{}", ended.said);
-        let text = "The poller of the interface has ended";
+        let text = "the poller of packet:vb has ended or has closed the connection: start it";
         ensure!(ended.said.contains(text), "{}", ended.said);
         ensure_each_once(&[ended.capture()?], &frames)
     })
