@@ -11,3 +11,4 @@ mod engine;
 
 pub use engine::{OfPoller, refusal};
 pub use enter::{EnterError, PolledMember, enter};
+pub use port::ended;

@@ -134,19 +134,22 @@ impl Port for PolledPort {
     }
 }
 
+/// The error of a read when the poller of `at`, such as `packet:eth0`, has ended.
+pub fn ended(at: &str) -> String {
+    let device = at.split_once(':').map_or(at, |(_, device)| device);
+    format!(
+        "the poller of {at} has ended or has closed the connection: start it and open the handle \
+         again, or set gone@{device} = wait"
+    )
+}
+
 /// The poller has ended, or has closed the connection of a member that it takes for dead.
 #[derive(Debug)]
 struct Ended(Arc<str>);
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = &self.0;
-        let device = at.split_once(':').map_or(&**at, |(_, device)| device);
-        write!(
-            f,
-            "the poller of {at} has ended or has closed the connection: start it and open the \
-             handle again, or set gone@{device} = wait"
-        )
+        f.write_str(&ended(&self.0))
     }
 }
 

@@ -96,10 +96,10 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
             return Ok(());
         }
         let has_it = has_group(p, &before, &request);
-        return has_it.then_some(()).ok_or_else(|| {
-            p.remember(before);
-            format!("pcap_fanout: {}", engine::alone(asked.engine))
-        });
+        // The member stays as it entered, so the request stays, too.
+        p.remember(before);
+        let too_late = || format!("pcap_fanout: {}", engine::alone(asked.engine));
+        return has_it.then_some(()).ok_or_else(too_late);
     }
     let too_late = |asked: AskedOfEngine| format!("pcap_fanout: {}", engine::alone(asked.engine));
     if let Some(asked) = notes.on_engine.filter(|_| notes.is_alone) {
