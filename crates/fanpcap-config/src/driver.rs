@@ -13,6 +13,8 @@ struct Row {
     /// Whether the prefix may be used without a device. Without a device, the handle captures on
     /// its group's device.
     names_group: bool,
+    /// Whether the engine can capture packets that the host sends.
+    captures_sent: bool,
 }
 
 /// The way in which an engine takes packets.
@@ -37,7 +39,10 @@ static TABLE: [Row; 9] = [
     row("tpacket", Kind::Sockets),
     row("xdp", Kind::Devices),
     row("packet", Kind::Polled),
-    row("afxdp", Kind::Polled),
+    Row {
+        captures_sent: false,
+        ..row("afxdp", Kind::Polled)
+    },
     row("dpdk", Kind::Absent(POLLED)),
     row("netmap", Kind::Absent(POLLED)),
     row(
@@ -58,6 +63,7 @@ const fn row(name: &'static str, kind: Kind) -> Row {
         name,
         kind,
         names_group: false,
+        captures_sent: true,
     }
 }
 
@@ -118,6 +124,11 @@ impl Driver {
     /// Whether the prefix may stand without a device.
     pub fn names_group(self) -> bool {
         self.0.names_group
+    }
+
+    /// Whether the engine can capture packets that the host sends.
+    pub fn captures_sent(self) -> bool {
+        self.0.captures_sent
     }
 
     /// The names of the engines that attach to devices, for messages.

@@ -186,6 +186,7 @@ fn produce() -> Vec<Report> {
         not_set(),
         for_handle(&[], "gone@eth0 = wait", "eth0^eth1"),
         for_handle(&[], "steal@eth0 = yes", "eth0"),
+        for_handle(&[], "outgoing@eth0 = yes", "afxdp:eth0"),
         for_handle(&group, "driver@eth0 = xdp\nfanout@7 = rollover", "eth0"),
         for_handle(&group, "fanout@7 = flow +class=2", "eth0"),
         for_handle(
@@ -273,6 +274,7 @@ fn of_pollers() -> BTreeMap<String, String> {
     let all = refusals.map(|it| JoinError::from(EngineError::from(it)));
     let all = all.map(|error| (error.slug().to_owned(), error.to_string()));
     let of_handles = [
+        ("poller-ended", fanpcap_polled::ended("packet:eth0")),
         ("poller-mixed", fanpcap::polled::mixed("packet")),
         (
             "poller-group-on-one-device",

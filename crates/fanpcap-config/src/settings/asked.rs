@@ -65,10 +65,11 @@ impl<'a> Asked<'a> {
 
     /// The plan for the device's engine, if a poller takes the packets.
     pub(super) fn polled(&self) -> Option<Polled> {
-        let engine = self.engine().filter(|engine| engine.is_polled())?;
+        let engine = self.engine().filter(|engine| engine.is_polled());
+        let engine = engine.filter(|_| !self.device.is_fallback())?;
         Some(Polled {
             engine,
-            outgoing: self.outgoing().unwrap_or(true),
+            outgoing: self.outgoing().unwrap_or(engine.captures_sent()),
             origin: self.origin_of_engine(),
         })
     }

@@ -342,6 +342,14 @@ impl<'a> Handle<'a> {
             }
             Honoured::OnEngine => !has_rings && self.asked.concerns(entry) && !entry.is_default(),
         };
+        let sent = |entry: &&Entry| {
+            let asks = entry.key == Key::Outgoing && entry.value == Value::YesNo(true);
+            asks && self.asked.concerns(entry)
+        };
+        let no_sent = engine.filter(|engine| !engine.captures_sent());
+        if let Some((engine, entry)) = no_sent.zip(file.iter().find(sent)) {
+            return Err(sends_nothing(entry, engine));
+        }
         match environment.iter().chain(file).find(refused) {
             None => Ok(()),
             Some(entry) if entry.key.row().honoured == Honoured::OurEngines => {
@@ -391,6 +399,14 @@ fn needs_engine(entry: &Entry) -> Report {
     let message = format!("{} needs driver {engines}", quote(name));
     let hint = format!("add 'driver@{device} = {engines}', or remove {name}");
     entry.blame(Fault::new("setting-needs-xdp", message).hint(hint))
+}
+
+/// The report of `outgoing = yes` on an engine that takes only received packets.
+fn sends_nothing(entry: &Entry, engine: Driver) -> Report {
+    let name = &entry.name;
+    let message = format!("the engine {engine} captures no packets that the host sends");
+    let hint = format!("remove {name}, or choose the driver packet");
+    entry.blame(Fault::new("sent-not-captured", message).hint(hint))
 }
 
 /// The report of `gone = wait` for a handle on several devices.

@@ -154,11 +154,15 @@ fn what_holds_for_engines_that_attach_to_devices_does_not_hold_for_pollers() {
     assert!(outgoing("") && !outgoing("outgoing@eth0 = no"));
     let (name, _) = refusal(&[], "steal@eth0 = yes", "packet:eth0");
     assert_eq!(name, "setting-needs-xdp");
-    // Packet sockets do not stand in.
+    let of_afxdp = |lines: &str| polled(&[], lines, "afxdp:eth0").polled.unwrap().outgoing;
+    assert!(!of_afxdp("") && !of_afxdp("outgoing@eth0 = no"));
+    let (name, _) = refusal(&[], "outgoing@eth0 = yes", "afxdp:eth0");
+    assert_eq!(name, "sent-not-captured");
+    // libpcap reads devices that are no network interfaces.
     let device = Device::classify("packet:eth0", |name| name == "eth0");
     let settings = settings(&[], "");
     let plan = |device: &Device| settings.plan(device, None, &[], &|_| unreachable!());
-    assert!(plan(&device.falling_back()).unwrap().polled.is_some());
+    assert!(plan(&device.falling_back()).unwrap().polled.is_none());
 }
 
 #[test]
