@@ -49,8 +49,22 @@ pub(crate) fn settle<H: Handle>(
     plans: &mut Plans<H>,
 ) -> Result<Option<StandIn>, Failed<H>> {
     let is_live = |part: &H| part.notes().part == PartState::Live;
+    if all.iter().any(is_live) {
+        return Ok(None);
+    }
+    if let Some(polled) = polled::of_no_interface(all, plans)? {
+        fall_back(all[0]).map_err(|status| (all[0], status))?;
+        *plans = Plans::new();
+        let asked = OnEngine {
+            engine: polled.engine,
+            steal: Steal::No,
+            outgoing: polled.outgoing,
+            origin: polled.origin,
+        };
+        return Ok(Some((asked, "a poller serves single devices".to_owned())));
+    }
     // The application may have called pcap_fanout() since an activation that failed.
-    if all.iter().any(is_live) || polled::settle(all, plans)? {
+    if polled::settle(all, plans)? {
         return Ok(None);
     }
     let is_new = |part: &H| matches!(part.notes().part, PartState::None | PartState::New);

@@ -6,6 +6,7 @@ use crate::handle::Handle;
 use crate::plan::Plans;
 use crate::several::{Failed, each, note_live, take_over};
 use crate::warnings::warn;
+use fanpcap_config::device::ANY;
 use fanpcap_config::settings::{Group, GroupChoice, Plan, Polled, shell_name};
 use fanpcap_group::join::{JoinError, NO_POLLER, SILENT_POLLER};
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -49,6 +50,25 @@ pub const NOT_SENT: &str = "send: the handle has no socket on the device: this n
 
 /// The error of pcap_fanout(3PCAP) with `PCAP_FANOUT_NEW`.
 pub const NO_NEW: &str = "a poller has no new groups: pass the number of a group";
+
+/// The plan of a handle whose device no poller can serve, because the device is no network
+/// interface, or all of them; `None` for other handles. libpcap reads such a device.
+///
+/// # Errors
+/// The handle, and the status to return when its settings are wrong.
+pub(crate) fn of_no_interface<H: Handle>(
+    all: &[H],
+    plans: &mut Plans<H>,
+) -> Result<Option<Polled>, Failed<H>> {
+    let [p] = all else {
+        return Ok(None);
+    };
+    let request = p.request();
+    let device = request.as_ref().map_or(ANY, |it| it.system_name());
+    let plan = plans.of(*p).map_err(|status| (*p, status))?;
+    let is_strange = device == ANY || !p.finds(device);
+    Ok(plan.polled.clone().filter(|_| is_strange))
+}
 
 /// Whether the packets of the handles come from pollers.
 ///

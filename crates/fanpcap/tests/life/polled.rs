@@ -5,7 +5,7 @@ use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
 use fanpcap::gone::{NotBack, come_back};
-use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System};
+use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System, WARNING};
 use fanpcap_engine::{NO_POLLER, Refusal, SILENT_POLLER};
 use fanpcap_group::join::{EngineError, JoinError};
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -193,6 +193,16 @@ fn a_member_that_asks_for_what_it_has_is_told_so() {
     }
     // A refused call is not recorded.
     fanout(p, 7, Some("flow+weight=2".to_owned())).unwrap();
+}
+
+#[test]
+fn libpcap_reads_devices_that_no_poller_can_serve() {
+    let world = World::default();
+    let p = world.open("any", Some("driver@any = packet\n"));
+    assert_eq!(activate(p), WARNING, "{}", p.error());
+    let text = "packet sockets are read, not the engine packet: a poller serves single devices";
+    assert!(p.error().starts_with(text), "{}", p.error());
+    assert!(!world.calls().iter().any(|call| call.contains("enter")));
 }
 
 #[test]
