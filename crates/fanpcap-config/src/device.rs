@@ -126,6 +126,21 @@ impl Device {
         Device { parts, ..self }
     }
 
+    /// The same devices by the names that `primary` returns for their interfaces; interfaces for
+    /// which it returns `None` keep their names.
+    #[must_use]
+    pub fn renamed(mut self, primary: impl Fn(&str) -> Option<String>) -> Device {
+        for part in &mut self.parts {
+            let Some(base) = primary(&part.base).filter(|base| *base != part.base) else {
+                continue;
+            };
+            let number = part.name.strip_prefix(&part.base).unwrap_or_default();
+            part.name = format!("{base}{number}");
+            part.base = base;
+        }
+        self
+    }
+
     /// The string as the application wrote it.
     pub fn text(&self) -> &str {
         &self.text
@@ -207,6 +222,26 @@ mod tests {
         }
         for text in ["eth0:", "eth0:x", "eth0:1x", "eth9:1"] {
             assert_eq!(classify(text).system_name(), text);
+        }
+    }
+
+    #[test]
+    fn interfaces_behind_a_prefix_get_their_primary_names() {
+        let primary = |name: &str| (name == "eth1").then(|| "lan0".to_owned());
+        for (text, names) in [
+            ("packet:eth1", vec![("lan0", "lan0")]),
+            (
+                "packet:eth1:3^eth0",
+                vec![("lan0:3", "lan0"), ("eth0", "eth0")],
+            ),
+        ] {
+            let device = classify(text).renamed(primary);
+            let parts = device.parts().iter();
+            let found: Vec<_> = parts
+                .map(|it| (it.name.as_str(), it.base.as_str()))
+                .collect();
+            assert_eq!(found, names);
+            assert_eq!(device.text(), text);
         }
     }
 

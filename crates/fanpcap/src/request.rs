@@ -35,7 +35,11 @@ pub fn named_twice(device: &Device) -> Option<Report> {
     let text = device.text();
     let message = format!("device {} is named twice", quote(name));
     let fault = Fault::new("device-named-twice", message).hint("name each device once");
-    Some(fault.shift(text.rfind(name)?).at("device", 1, text))
+    Some(
+        fault
+            .shift(text.rfind(name).unwrap_or_default())
+            .at("device", 1, text),
+    )
 }
 
 /// The requests for one handle.
@@ -68,13 +72,17 @@ impl Request {
     pub fn of(device: &str, mut settings: Result<Settings, Report>) -> Self {
         let exists = |name: &str| name == ANY || interface::index(name).is_some();
         // An interface may have alternative names. Settings use the primary one.
-        let own_name = own_name(device).unwrap_or_else(|error| {
+        let whole = own_name(device).unwrap_or_else(|error| {
             if settings.as_ref().is_ok_and(|settings| !settings.is_empty()) {
                 settings = Err(unreadable(device, &error));
             }
             None
         });
-        let mut device = Device::classify(own_name.as_deref().unwrap_or(device), exists);
+        let mut device = Device::classify(whole.as_deref().unwrap_or(device), exists);
+        if whole.is_none() && device.engine().is_none_or(Driver::is_ours) {
+            // Best effort: if a name can't be looked up, the activation reports it.
+            device = device.renamed(|name| own_name(name).ok().flatten());
+        }
         if let (true, Ok(settings)) = (device.names_none(), &settings) {
             let of_group = settings.default_group().and_then(roster::device_of);
             if let Some(interface) = of_group {
