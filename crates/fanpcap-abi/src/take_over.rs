@@ -36,8 +36,8 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs our reader for the handle's engine or poller in `p`, which has just been activated as a silent
-/// handle.
+/// Installs our reader for the handle's engine or poller in `p`, which has just been activated as a
+/// silent handle.
 ///
 /// # Errors
 /// The reason why the reader can't be installed.
@@ -190,7 +190,8 @@ pub(crate) fn input(p: PcapHandle) -> io::Result<Input> {
     open(p, socket)
 }
 
-/// The rings that a handle reads: rings that an engine or a poller fills, or the ring of its socket.
+/// The rings that a handle reads: rings that an engine or a poller fills, or the ring of its
+/// socket.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
     if notes.on_engine.is_none() {
