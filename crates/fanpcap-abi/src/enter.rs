@@ -16,7 +16,8 @@ use std::time::Duration;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long to wait until the poller answers a handle that was its member. The application is
-/// reading, and its pcap_breakloop() waits for this. If the poller is silent, the handle tries again.
+/// reading, and its pcap_breakloop() waits for this. If the poller is silent, the handle tries
+/// again.
 const AGAIN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Enters a group of the poller of the handle's device, unless the handle is in one.

@@ -1,6 +1,6 @@
 //! The interface between engines and groups: [`Engine`], [`TakenDevice`], [`OnDevice`],
-//! [`MemberIo`]; for engines with a poller [`Polled`] and [`PolledIo`]. The crate also has the parts
-//! that engines and groups share: the descriptor store, and the directories of their state.
+//! [`MemberIo`]; for engines with a poller [`Polled`] and [`PolledIo`]. The crate also has the
+//! parts that engines and groups share: the descriptor store, and the directories of their state.
 //!
 //! An engine takes a device once, for all groups on it ([`Engine::take`]). The first member then
 //! begins a group there ([`TakenDevice::begin`]). Later members open the group from the descriptors

@@ -24,8 +24,8 @@ pub trait Polled: Sync {
     fn is_elsewhere(&self, device: &str) -> bool;
 
     /// Enters a group of the poller that serves the device in the calling thread's network
-    /// namespace. Waits for [`EnterRequest::limit`] at most. The application's first look for packets gives the
-    /// member its share of the group's packets.
+    /// namespace. Waits for [`EnterRequest::limit`] at most. The application's first look for
+    /// packets gives the member its share of the group's packets.
     ///
     /// # Errors
     /// [`NO_POLLER`] if no poller serves the device, and other reasons why the handle is no member.

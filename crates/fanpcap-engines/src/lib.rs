@@ -1,6 +1,7 @@
 //! The engines of this build that have their own rings: those that attach to devices, and those
-//! whose packets come from a poller. To add an engine of the first kind, add its crate, and an entry
-//! in the first two arrays below. To add one of the second kind, add an entry in the third array.
+//! whose packets come from a poller. To add an engine of the first kind, add its crate, and an
+//! entry in the first two arrays below. To add one of the second kind, add an entry in the third
+//! array.
 #![forbid(unsafe_code)]
 
 use fanpcap_engine::{Engine, Polled, Watcher};

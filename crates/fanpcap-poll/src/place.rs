@@ -59,8 +59,9 @@ pub struct Found {
     pub is_mounted: bool,
 }
 
-/// Finds the socket of a device's poller. Looks in the directory of the calling thread's network namespace, and then in the directory of
-/// all pollers. The socket may have no process that listens.
+/// Finds the socket of a device's poller. Looks in the directory of the calling thread's network
+/// namespace, and then in the directory of all pollers. The socket may have no process that
+/// listens.
 ///
 /// # Errors
 /// `NotFound` if neither directory has the name; [`Untrusted`] of kind `PermissionDenied`;

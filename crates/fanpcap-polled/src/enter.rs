@@ -57,8 +57,8 @@ pub struct PolledMember {
 }
 
 /// Enters a group of the poller whose socket has this name. Waits at most for `limit`, until the
-/// poller has room for a connection and answers. The member gets its share when its reader runs the group's tasks for the first
-/// time.
+/// poller has room for a connection and answers. The member gets its share when its reader runs the
+/// group's tasks for the first time.
 ///
 /// # Errors
 /// See [`EnterError`].

@@ -181,7 +181,6 @@ fn the_tasks_bring_the_pools_of_members_that_are_gone() {
     let waits_on = first.tasks.waits_on().unwrap();
     let is_called = || events::poll(&[waits_on], Some(Duration::ZERO)).unwrap()[0];
     assert!(!is_called());
-    third.entered.depart();
     drop(third);
     drop(second);
     await_so("the takeovers", is_called);

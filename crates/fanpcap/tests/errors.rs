@@ -130,6 +130,7 @@ fn too_long() -> Report {
 fn produce() -> Vec<Report> {
     let group = [("PCAP_GROUP", "7")];
     let both = [("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "8")];
+    let classes = "driver@eth0 = xdp\nfanout@7 = flow +class=2";
     let many: String = (0..4097).map(|n| format!("group_veth{n} = 1\n")).collect();
     vec![
         at_load("/etc/absent/pcap.conf"),
@@ -189,11 +190,7 @@ fn produce() -> Vec<Report> {
         for_handle(&[], "outgoing@eth0 = yes", "afxdp:eth0"),
         for_handle(&group, "driver@eth0 = xdp\nfanout@7 = rollover", "eth0"),
         for_handle(&group, "fanout@7 = flow +class=2", "eth0"),
-        for_handle(
-            &group,
-            "driver@eth0 = xdp\nfanout@7 = flow +class=2",
-            "eth0",
-        ),
+        for_handle(&group, classes, "eth0"),
         for_handle(&group, "", "dpdk:0"),
         for_handle(&group, "", "pfq:"),
         named_twice(&Device::classify("eth0^eth1^eth0", |_| false)).unwrap(),

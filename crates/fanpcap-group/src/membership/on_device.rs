@@ -13,8 +13,8 @@ pub(super) const AT_DEVICE_NS: u64 = 900_000_000;
 impl Membership {
     /// Whether the device is gone, or the engine was detached from it. Asks the kernel only if no
     /// packets have come to the group for [`AT_DEVICE_NS`], by the published ledger: the kernel
-    /// answers under the lock for network devices (rtnl). While other processes attach BPF programs,
-    /// the reader would wait for that lock, and packets would find no room.
+    /// answers under the lock for network devices (rtnl). While other processes attach BPF
+    /// programs, the reader would wait for that lock, and packets would find no room.
     pub(super) fn has_lost_device(&self) -> bool {
         let Some(on_device) = &self.shared.on_device else {
             return false;
