@@ -10,6 +10,7 @@ pub mod child;
 pub mod pidfd;
 pub mod memory;
 pub mod priority;
+pub mod capabilities;
 pub mod seccomp;
 
 use std::fs;

@@ -1,6 +1,11 @@
 //! Confines a process to the system calls of a server (seccomp(2)): sockets, devices, BPF, memory,
-//! files, threads and time. It can no longer run programs, become another user, enter other
-//! namespaces, or touch other processes.
+//! files, threads and time. It can no longer run programs (execve(2)), become another user, enter
+//! namespaces of other processes, trace processes, or load kernel modules.
+//!
+//! The filter does not look at arguments. So the process can still open each file that its user may
+//! open, start a child in new namespaces, and by tgkill(2), prlimit64(2) and sched_setaffinity(2)
+//! act on other processes of its user. What more it can do depends on its capabilities
+//! ([`super::capabilities`]).
 //!
 //! Other calls fail with `EPERM`, and the kernel logs them (`SECCOMP_FILTER_FLAG_LOG`). The process
 //! is not killed: a newer C library may make a call that is missing here.
@@ -87,9 +92,9 @@ const CALLS: Option<&[c_long]> = Some(&[
     // Files: the sockets' names, the journal of devices' settings, /proc and /sys.
     libc::SYS_openat, libc::SYS_newfstatat, libc::SYS_fstat, libc::SYS_statx, libc::SYS_fstatfs,
     libc::SYS_statfs, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_mkdirat,
-    libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchmodat,
-    libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_ftruncate, libc::SYS_fallocate,
-    libc::SYS_fsync, libc::SYS_fdatasync,
+    libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod,
+    libc::SYS_fchmodat, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_ftruncate,
+    libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync,
     // Memory.
     libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
     libc::SYS_brk, libc::SYS_mlock, libc::SYS_membarrier,
@@ -124,6 +129,8 @@ const CALLS: Option<&[c_long]> = Some(&[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::directory::Directory;
+    use std::ffi::OsStr;
     use std::os::unix::net::UnixDatagram;
     use std::process::Command;
     use std::{env, fs, thread};
@@ -157,6 +164,14 @@ mod tests {
             let status = status(&task.to_string_lossy()).unwrap();
             assert!(status.contains("Seccomp:\t2\n"), "{status}");
         }
+        let scratch = env::temp_dir().join(format!("fanpcap-confined-{}", std::process::id()));
+        fs::create_dir(&scratch).unwrap();
+        let directory = Directory::open(&scratch).unwrap();
+        directory.create(OsStr::new("one"), 0o600).unwrap();
+        // The C library calls renameat(2) where no flags are given.
+        let renamed = directory.rename(OsStr::new("one"), OsStr::new("other"));
+        fs::remove_dir_all(&scratch).unwrap();
+        renamed.unwrap();
         let (one, other) = UnixDatagram::pair().unwrap();
         one.send(b"x").unwrap();
         assert_eq!(other.recv(&mut [0]).unwrap(), 1);
