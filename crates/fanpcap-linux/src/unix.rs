@@ -56,6 +56,28 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
+/// Makes the kernel refuse descriptors that are sent to this socket, or to the connections of this
+/// listener: the sender gets `EPERM` (`SO_PASSRIGHTS`). Returns false before Linux 6.16, which
+/// lacks this option.
+///
+/// # Errors
+/// Other errors of setsockopt(2).
+pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    match set::<c_int>(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, &0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+/// Makes this end of a pair receive nothing: the other end can't send any more (`EPIPE`).
+///
+/// # Errors
+/// The error of shutdown(2).
+pub fn receive_nothing(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes plain numbers; the descriptor is open.
+    check(unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RD) })
+}
+
 /// Sets how much memory is for messages that were sent from this end and are not received yet. If
 /// the process has `CAP_NET_ADMIN`, net.core.wmem_max does not limit the size. Returns how much
 /// memory the kernel allows.
@@ -83,6 +105,9 @@ pub fn send_room(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let limit: u32 = get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
     Ok(limit.saturating_sub(taken.unsigned_abs()))
 }
+
+/// asm-generic/socket.h.
+const SO_PASSRIGHTS: c_int = 83;
 
 const KIND: c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 
