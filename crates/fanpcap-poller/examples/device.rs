@@ -90,7 +90,7 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
         is_over.store(true, Ordering::Relaxed);
         anyhow::Ok((sent?, reader.join().ok().context("the reader")??))
     })?;
-    let (_, counts) = device.look(Some(1)).context("the group")?;
+    let (_, counts) = device.look(Some(1), 0).context("the group")?;
     let per_second = |packets: u64| packets as f64 * 1e3 / sent.nanoseconds as f64;
     println!(
         "{engine}, {len} B, {}: {:.2} Mpps sent, {:.2} offered to the group, {:.2} read; {} of the \

@@ -11,6 +11,7 @@ use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
 use crate::queue::Queue;
+use crate::source::SourceCounts;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
 use fanpcap_linux::unix::Peer;
@@ -120,14 +121,14 @@ impl Device {
     }
 
     /// Makes a newcomer a member of its group. `peer` is its process. The first member begins the
-    /// group, and members of another user than the first member's can't enter, except root.
+    /// group. Groups of other users are other groups, also if they have the same number.
     ///
     /// # Errors
     /// The answer to the newcomer.
     pub fn enter(&mut self, hello: &Hello, peer: Peer, now_ns: u64) -> Result<Entered, Refused> {
-        let (index, is_new) = match self.find(hello.group) {
+        let (index, is_new) = match self.find(hello.group, peer.user) {
             Some(index) => {
-                self.check(index, hello, peer.user)?;
+                self.check(index, hello)?;
                 (index, false)
             }
             None => (self.begin(hello, peer.user, now_ns)?, true),
@@ -286,10 +287,10 @@ impl Device {
         gone.is_some_and(|it| it.taker == Some(notice.to))
     }
 
-    /// The members of a group, and the group's counts in all queues. `None` if there is no such
-    /// group.
-    pub fn look(&self, number: Option<u16>) -> Option<(View, GroupCounts)> {
-        let index = self.find(number)?;
+    /// The members of a user's group, and the group's counts in all queues. `None` if there is no
+    /// such group.
+    pub fn look(&self, number: Option<u16>, user: u32) -> Option<(View, GroupCounts)> {
+        let index = self.find(number, user)?;
         let group = self.groups.get(usize::from(index))?.as_ref()?;
         let mut sum = GroupCounts::default();
         for queue in &self.queues {
@@ -308,20 +309,17 @@ impl Device {
         self.ended
     }
 
-    /// The sum of the counts of all groups, those included that have ended.
-    pub fn counts(&self) -> GroupCounts {
-        let mut sum = self.ended;
-        let groups = (0..).zip(&self.groups).filter(|(_, group)| group.is_some());
-        let living: Vec<u8> = groups.map(|(index, _)| index).collect();
+    /// The counts of each queue, and the sum of all groups, those included that have ended. Both of a
+    /// queue are of the same moment. `None` if a queue's thread has ended.
+    pub fn counts(&self) -> Option<(Vec<SourceCounts>, GroupCounts)> {
+        let (mut queues, mut sum) = (Vec::new(), self.ended);
         for queue in &self.queues {
-            for &index in &living {
-                let counts = queue.change(move |queue| queue.fan_out.counts(index));
-                if let Some(counts) = counts.flatten() {
-                    sum.add_all(&counts);
-                }
-            }
+            let counts = queue.change(|queue| (queue.state().0, queue.fan_out.all_counts()));
+            let (of_source, of_groups) = counts?;
+            queues.push(of_source);
+            sum.add_all(&of_groups);
         }
-        sum
+        Some((queues, sum))
     }
 
     /// The number of groups, and of members, those included whose pools are still read.

@@ -80,6 +80,15 @@ impl FanOut {
         self.group(number).map(Group::counts)
     }
 
+    /// The sum of the counts of all groups in this queue.
+    pub fn all_counts(&self) -> GroupCounts {
+        let mut sum = GroupCounts::default();
+        for group in self.groups.iter().flatten() {
+            sum.add_all(&group.counts());
+        }
+        sum
+    }
+
     /// The group's steering program in this queue, with its counters.
     pub fn steering(&self, number: u8) -> Option<&Evaluator> {
         self.group(number).map(Group::steering)

@@ -23,8 +23,14 @@ struct Entry {
     sticky_id: u64,
 }
 
-/// Bytes of a flow in the table.
-pub(crate) const FLOW_LEN: u64 = size_of::<Entry>() as u64;
+/// Bytes of a table that remembers about `flows` flows.
+pub(crate) fn len(flows: u32) -> u64 {
+    (sets(flows) * size_of::<Set>()) as u64
+}
+
+fn sets(flows: u32) -> usize {
+    (flows as usize).div_ceil(PLACES).next_power_of_two()
+}
 
 /// The bit that distinguishes a key from a free place.
 const USED: u64 = 1 << 63;
@@ -32,9 +38,8 @@ const USED: u64 = 1 << 63;
 impl Flows {
     /// A table that remembers about `flows` flows.
     pub(crate) fn new(flows: u32) -> Self {
-        let sets = (flows as usize).div_ceil(PLACES).next_power_of_two();
         Self {
-            sets: vec![[Entry::default(); PLACES]; sets].into_boxed_slice(),
+            sets: vec![[Entry::default(); PLACES]; sets(flows)].into_boxed_slice(),
         }
     }
 
@@ -154,6 +159,15 @@ mod tests {
                     prop_assert_eq!(slot, Some(expected(&mut reference, &memory, hash)));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_length_is_that_of_the_memory() {
+        for (flows, expected) in [(0, 128), (8, 128), (9, 256), (1_000_000, 16 << 20)] {
+            let made = Flows::new(flows);
+            assert_eq!(size_of_val(&made.sets[..]) as u64, expected, "{flows}");
+            assert_eq!(len(flows), expected, "{flows}");
         }
     }
 

@@ -15,6 +15,15 @@ pub struct Policy {
     pub limits: Limits,
 }
 
+impl Policy {
+    /// The default for one of `devices` devices of a process: they share the memory.
+    pub fn of_one_in(devices: u64) -> Self {
+        let mut policy = Self::default();
+        policy.limits.bytes.all /= devices.max(1);
+        policy
+    }
+}
+
 /// The limits of a device's members. A member has one connection, so there is no other limit of
 /// members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +42,7 @@ pub struct Limits {
 pub struct Limit {
     /// The most that all users' members may take together.
     pub all: u64,
-    /// The most that the members of a user may take. Does not limit root.
+    /// The most that the members of a user may take.
     pub each: u64,
 }
 
@@ -69,9 +78,9 @@ pub(crate) enum Reached {
 }
 
 impl Limit {
-    /// Checks that a user may take `more`. A user other than root may have at most as much as is
-    /// then left. So the first user gets at most half, and the next users find room, however much
-    /// others ask for.
+    /// Checks that a user may take `more`. A user may have at most as much as is then left. So the
+    /// first user gets at most half, and the next users find room, however much others ask for. This
+    /// holds for root, too: the root of a container has the same number.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -82,7 +91,7 @@ impl Limit {
             .fold(more, |sum, it| sum.saturating_add(*it));
         let left = self.all.checked_sub(all).ok_or(Reached::OfAll)?;
         let own = taken.0.get(&user).copied().unwrap_or_default();
-        match user == ROOT || own.saturating_add(more) <= self.each.min(left) {
+        match own.saturating_add(more) <= self.each.min(left) {
             true => Ok(()),
             false => Err(Reached::OfUser),
         }
@@ -103,9 +112,6 @@ impl FromIterator<(u32, u64)> for Taken {
         taken
     }
 }
-
-/// The user that no limit of a user holds for.
-pub(crate) const ROOT: u32 = 0;
 
 /// Bytes of memory that the machine has, or that the process's cgroups may use if that is less.
 /// `None` if this is not known.
@@ -138,25 +144,25 @@ mod tests {
         let mut all = Vec::new();
         let got: Vec<u64> = (1..8).map(|user| grab(&mut all, user)).collect();
         assert_eq!(got, [32, 16, 8, 4, 2, 1, 0]);
-        assert_eq!(grab(&mut all, ROOT), 1, "root takes the last");
+        assert_eq!(grab(&mut all, 0), 0, "nor does root get more");
         all.retain(|(user, _)| *user != 1);
         assert_eq!(grab(&mut all, 7), 16, "half of what the first user had");
     }
 
     #[test]
-    fn a_user_has_a_limit_and_root_only_that_of_all() {
+    fn a_user_has_a_limit_besides_that_of_all() {
         let check = |limit: Limit, user, more| limit.check(&Taken::default(), user, more);
         let wide = Limit { all: 99, each: 40 };
         assert_eq!(check(wide, 7, 40), Ok(()));
         assert_eq!(check(wide, 7, 41), Err(Reached::OfUser));
         assert_eq!(check(wide, 7, 100), Err(Reached::OfAll));
-        assert_eq!(check(wide, ROOT, 99), Ok(()));
-        assert_eq!(check(wide, ROOT, 100), Err(Reached::OfAll));
     }
 
     #[test]
     fn the_machine_has_memory() {
         assert!(usable_memory().unwrap() > 1 << 20);
         assert!(Limits::default().bytes.all <= 8 << 30);
+        let of_three = Policy::of_one_in(3).limits.bytes.all;
+        assert_eq!(of_three, Limits::default().bytes.all / 3);
     }
 }

@@ -45,6 +45,7 @@ impl Default for Options {
 pub struct PacketSource {
     socket: OwnedFd,
     blocks: Blocks,
+    ifindex: u32,
     /// Whether the source leaves out packets that the host sends: on the loopback device, each of
     /// these packets comes a second time, as received.
     skips_sent: bool,
@@ -163,6 +164,7 @@ impl PacketSource {
         Ok(Self {
             socket,
             blocks: blocks.ok_or(io::ErrorKind::InvalidInput)?,
+            ifindex,
             skips_sent: interface::index("lo") == Some(ifindex),
             queue,
             clock: WallClock::new(),
@@ -214,9 +216,12 @@ impl Source for PacketSource {
         if packet::is_unbound(self.socket.as_fd()).map_err(SourceError::Other)? {
             return Err(SourceError::Gone);
         }
-        match error {
+        // The kernel reports once that the device is down, and not that it is up again.
+        if let Ok(false) = interface::is_up(self.socket.as_fd(), self.ifindex) {
+            return Err(SourceError::Down);
+        }
+        match error.filter(|it| it.raw_os_error() != Some(ENETDOWN)) {
             None => Ok(()),
-            Some(error) if error.raw_os_error() == Some(ENETDOWN) => Err(SourceError::Down),
             Some(error) => Err(SourceError::Other(error)),
         }
     }

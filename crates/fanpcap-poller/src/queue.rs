@@ -216,8 +216,11 @@ fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) 
         }
         if u128::from(now_ns.saturating_sub(checked_ns)) >= CHECK.as_nanos() {
             checked_ns = now_ns;
-            if let Err(error) = polled.source.check() {
-                polled.state = Err(error);
+            match polled.source.check() {
+                Err(error) => polled.state = Err(error),
+                // The device is up again, even if no packets come.
+                Ok(()) if matches!(polled.state, Err(SourceError::Down)) => polled.state = Ok(()),
+                Ok(()) => {}
             }
         }
         empty += 1;

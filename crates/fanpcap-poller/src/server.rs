@@ -28,6 +28,18 @@ const ACCEPTS_MAX: usize = 64;
 /// the others.
 const MESSAGES_MAX: usize = 8;
 
+/// A socket for [`Server::new`], which has no name yet ([`named::listen`]). To close a descriptor
+/// that a member has sent may take as long as the member wants (`SO_LINGER` of a TCP socket). So the
+/// kernel refuses descriptors, from Linux 6.16 on. Accepted connections inherit this.
+///
+/// # Errors
+/// The errors of socket(2) and setsockopt(2).
+pub fn socket() -> io::Result<OwnedFd> {
+    let socket = named::socket()?;
+    unix::refuse_descriptors(socket.as_fd())?;
+    Ok(socket)
+}
+
 /// A device, and the connections of its members.
 #[derive(Debug)]
 pub struct Server {
@@ -57,7 +69,7 @@ struct Connection {
 }
 
 impl Server {
-    /// Serves a device on a listening socket ([`named::socket`], [`named::listen`]).
+    /// Serves a device on a listening socket ([`socket`], [`named::listen`]).
     pub fn new(listener: OwnedFd, device: Device) -> Self {
         Self {
             listener,

@@ -8,6 +8,7 @@ mod scene;
 
 use clients::{NAME, Poller, Wire, frames, hello, send};
 use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::named;
 use fanpcap_linux::wait::events;
 use fanpcap_poll::message::{Hello, Program, Steering};
@@ -172,7 +173,12 @@ fn the_tasks_bring_the_pools_of_members_that_are_gone() {
     members.iter_mut().for_each(Member::attend);
     await_so("shares", || {
         let server = poller.server.lock().unwrap();
-        let places = server.device().look(Some(5)).unwrap().0.places;
+        let places = server
+            .device()
+            .look(Some(5), effective_user())
+            .unwrap()
+            .0
+            .places;
         places.iter().all(|it| it.buckets > 1000)
     });
     send(&wire, &frames(100, 900));

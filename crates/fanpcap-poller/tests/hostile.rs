@@ -11,17 +11,18 @@ use clients::{
 use fanpcap_linux::bpf::SharedArray;
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::file::sealed;
-use fanpcap_linux::unix::{message, named};
+use fanpcap_linux::unix::{self, message, named};
 use fanpcap_poll::PoolKind;
 use fanpcap_poll::message::{Answer, Hello, Request};
 use fanpcap_poller::Limit;
 use fanpcap_poller::device::Device;
-use fanpcap_poller::server::Server;
+use fanpcap_poller::server::{self, Server};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_so};
 use scene::policy;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -177,12 +178,39 @@ fn a_member_can_neither_make_holes_in_its_pool_nor_shorten_it() {
     });
 }
 
+/// To close a TCP socket with unsent bytes takes as long as its sender wants (`SO_LINGER`).
+#[test]
+fn a_member_can_send_no_descriptors() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let hostile = Hostile::enter(&poller);
+    let device = File::open("/dev/null").unwrap();
+    let refusal = |socket: &OwnedFd| {
+        let sent = message::send(socket.as_fd(), &reads(), &[device.as_fd()]);
+        sent.unwrap_err().kind()
+    };
+    let to_bell = message::send(hostile.bell.as_fd(), b"x", &[]).unwrap_err();
+    assert_eq!(refusal(&hostile.bell), to_bell.kind());
+    assert_eq!(to_bell.kind(), io::ErrorKind::BrokenPipe);
+    if !unix::refuse_descriptors(hostile.socket.as_fd()).unwrap() {
+        return println!("SKIP: SO_PASSRIGHTS takes Linux 6.16");
+    }
+    beside(&poller, &wire, |_| {
+        // The poller may have accepted the second connection, or not yet.
+        for socket in [&hostile.socket, &poller.connect()] {
+            assert_eq!(refusal(socket), io::ErrorKind::PermissionDenied);
+        }
+    });
+    message::send(hostile.socket.as_fd(), &reads(), &[]).unwrap();
+    await_so("the connections' end", || poller.sizes() == [1, 1]);
+}
+
 /// To make a pool takes milliseconds, in which no other user's newcomer is answered.
 #[test]
 fn the_newcomers_of_a_user_enter_one_in_a_turn() {
     let scratch = Scratch::new().unwrap();
     let directory = Directory::open(&scratch.file("")).unwrap();
-    let listener = named::socket().unwrap();
+    let listener = server::socket().unwrap();
     named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
     let device = Device::new(vec![Wire::default().queue(0)], 7, 1, policy()).unwrap();
     let mut server = Server::new(listener, device);
@@ -252,9 +280,12 @@ fn be_another_user(path: &Path) {
         };
         Request::Hello(hello).encode().unwrap()
     };
-    message::send(first.as_fd(), &hello(5), &[]).unwrap();
-    assert_eq!(refusal(&first), "poller-user");
-    message::send(second.as_fd(), &hello(6), &[]).unwrap();
-    let answer = await_answer(second.as_fd());
-    assert!(matches!(answer, Some((Answer::Welcome(_), _))));
+    for (socket, group) in [(first, 5), (second, 6)] {
+        message::send(socket.as_fd(), &hello(group), &[]).unwrap();
+        let answer = await_answer(socket.as_fd());
+        let Some((Answer::Welcome(welcome), _)) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(welcome.slot, 0, "the first member of its group");
+    }
 }

@@ -10,41 +10,35 @@ mod scene;
 use clients::{Wire, hello};
 use device::Scene;
 use fanpcap_poll::PoolKind;
-use fanpcap_poll::message::{Hello, Program, Steering};
+use fanpcap_poll::message::Hello;
 use fanpcap_poller::Limit;
 use fanpcap_poller::device::{Device, Entered};
 use fanpcap_testkit::await_for::await_so;
-use scene::policy;
+use scene::{drain, policy, reader};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::Command;
 
+/// A member of another user could take packets from a group's members.
 #[test]
-fn a_group_is_of_the_user_of_its_first_member() {
+fn groups_of_users_are_apart_even_if_their_numbers_are_equal() {
     let mut scene = Scene::new();
-    let first = scene.enter(&hello(), 1000).unwrap();
-    assert_eq!(scene.refusal(&hello(), 1001), "poller-user");
-    let wrong = Hello {
-        steering: Steering::Program(Program {
-            text: "main =".to_owned(),
-            flows: None,
-            balance: None,
-        }),
-        ..hello()
-    };
-    assert_eq!(scene.refusal(&wrong, 1001), "poller-user", "not compiled");
-    let others = [0, 1000].map(|user| scene.enter(&hello(), user).unwrap());
-    let other = Hello {
-        group: Some(6),
-        ..hello()
-    };
-    assert!(scene.enter(&other, 1001).is_ok());
-    // The group's user is the same after its first member.
-    scene.device.hang_up(first.member, scene.now_ns);
-    assert_eq!(scene.refusal(&hello(), 1001), "poller-user");
-    for it in others {
-        scene.device.hang_up(it.member, scene.now_ns);
+    let mut all = [1000, 1000, 1001, 0].map(|user| {
+        let entered = scene.enter(&hello(), user).unwrap();
+        scene.device.reads(entered.member, scene.now_ns);
+        (user, reader(&entered.pool), entered)
+    });
+    assert_eq!(scene.device.sizes(), [3, 4]);
+    scene.send(400);
+    let mut got = BTreeMap::new();
+    for (user, pool, _) in &mut all {
+        *got.entry(*user).or_insert(0) += drain(pool).len();
     }
-    assert!(scene.enter(&hello(), 1001).is_ok(), "a new group");
+    assert_eq!(got, BTreeMap::from([(1000, 400), (1001, 400), (0, 400)]));
+    // Only members of the same user take over the pool of a dead one.
+    let notices = scene.device.hang_up(all[2].2.member, scene.now_ns);
+    assert!(notices.is_empty());
+    assert_eq!(scene.device.sizes(), [2, 3]);
 }
 
 #[test]
@@ -70,7 +64,7 @@ fn a_users_groups_and_memory_are_limited_and_other_users_enter() {
     let sizes = scene.device.sizes();
     assert_eq!(scene.refusal(&own, 1002), "poller-memory");
     assert_eq!(scene.device.sizes(), sizes, "nothing is left of it");
-    assert!(scene.enter(&own, 0).is_ok(), "root takes what is left");
+    assert_eq!(scene.refusal(&own, 0), "poller-memory", "nor is root apart");
 }
 
 #[test]

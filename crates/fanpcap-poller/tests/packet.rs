@@ -251,9 +251,11 @@ fn a_device_that_is_down_or_gone_is_told() {
         let mut source = PacketSource::open(ifindex, Options::default()).unwrap();
         source.check().unwrap();
         ip("link set vb down").unwrap();
-        assert!(matches!(source.check(), Err(SourceError::Down)));
-        source.check().unwrap();
+        for _ in 0..2 {
+            assert!(matches!(source.check(), Err(SourceError::Down)));
+        }
         ip("link set vb up").unwrap();
+        source.check().unwrap();
         ip("link del vb").unwrap();
         await_so("the end", || {
             matches!(source.check(), Err(SourceError::Gone))

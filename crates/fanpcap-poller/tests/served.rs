@@ -76,7 +76,7 @@ fn what_a_dead_member_has_not_read_is_read_by_another() {
         .lock()
         .unwrap()
         .device()
-        .look(Some(5))
+        .look(Some(5), effective_user())
         .unwrap()
         .0;
     assert_eq!(view.gone.members, 1);

@@ -1,13 +1,11 @@
 //! The groups of a device begin and end.
 
 use super::Device;
-use super::refusals::{
-    MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, OTHER_USER, failed, refused,
-};
+use super::refusals::{MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, failed, refused};
 use super::steering::{self, Compiled};
-use crate::flows::FLOW_LEN;
+use crate::flows;
 use crate::group::{NewGroup, ReadyGroup};
-use crate::limits::{ROOT, Reached, Taken};
+use crate::limits::{Reached, Taken};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_group::served::ServedGroup;
 use fanpcap_linux::file::sealed;
@@ -19,7 +17,8 @@ use std::sync::Arc;
 pub(super) struct Group {
     /// The group's number for members; `None` for the group of one handle.
     number: Option<u16>,
-    /// The user of the group's first member.
+    /// The user of the group's members. Members of another user could take packets from them, so
+    /// each user has numbers of its own.
     pub(super) user: u32,
     digest: u64,
     pub(super) served: ServedGroup,
@@ -30,23 +29,19 @@ pub(super) struct Group {
 }
 
 impl Device {
-    pub(super) fn find(&self, number: Option<u16>) -> Option<u8> {
-        let number = number?;
+    /// The group that has this number for members of this user.
+    pub(super) fn find(&self, number: Option<u16>, user: u32) -> Option<u8> {
+        let key = (Some(number?), user);
         let mut groups = (0..).zip(&self.groups);
         groups.find_map(|(index, group)| {
-            let is_it = group.as_ref().is_some_and(|it| it.number == Some(number));
-            is_it.then_some(index)
+            let is_it = |it: &Group| (it.number, it.user) == key;
+            group.as_ref().is_some_and(is_it).then_some(index)
         })
     }
 
-    /// Checks that a newcomer of this user may join the group, and that its steering program is the
-    /// group's.
-    pub(super) fn check(&self, index: u8, hello: &Hello, user: u32) -> Result<(), Refused> {
+    /// Checks that a newcomer's steering program is the group's.
+    pub(super) fn check(&self, index: u8, hello: &Hello) -> Result<(), Refused> {
         let group = self.groups[usize::from(index)].as_ref();
-        if group.is_some_and(|it| it.user != user && user != ROOT) {
-            // A member of another user could take packets from the group's members.
-            return Err(refused("poller-user", OTHER_USER));
-        }
         let asked = steering::compile(&hello.steering)?;
         match asked.is_none_or(|it| group.is_some_and(|group| group.digest == it.digest)) {
             true => Ok(()),
@@ -69,8 +64,8 @@ impl Device {
             digest,
             options,
         } = compiled.map_or_else(steering::default, Ok)?;
-        let flows = u64::from(options.flows.unwrap_or_default()) * self.queues.len() as u64;
-        let bytes = SIZE_WITH_CLASSES as u64 + flows * FLOW_LEN;
+        let flows = options.flows.map_or(0, flows::len) * self.queues.len() as u64;
+        let bytes = SIZE_WITH_CLASSES as u64 + flows;
         self.check_bytes(user, bytes)?;
         let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
         let table = sealed::create_memory(c"fanpcap_table", len);

@@ -12,7 +12,7 @@ use fanpcap_ring::PoolWords;
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -116,6 +116,8 @@ impl Newcomer {
     ) -> io::Result<Self> {
         let (pool, lanes) = PoolFile::create(kind, size)?;
         let [bell, members_end] = unix::pair()?;
+        // Nothing that a member sends shall lie in a queue that the poller closes.
+        unix::receive_nothing(bell.as_fd())?;
         let wants = Wants {
             snaplen: hello.snaplen,
             sent: hello.wants_sent,

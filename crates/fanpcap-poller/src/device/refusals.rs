@@ -47,7 +47,6 @@ pub(super) const MANY_GROUPS: Texts = Texts {
 };
 pub(crate) const MANY_CONNECTIONS: &str = "this user has as many connections to the device's \
                                            poller as a user may have: close other handles";
-pub(super) const OTHER_USER: &str = "the group's members are of another user: choose another group";
 pub(super) const OTHER_STEERING: &str =
     "the group has another steering program or mode: leave the mode out, or choose another group";
 pub(super) const NO_TABLE: &str = "the poller can't make the group's table";

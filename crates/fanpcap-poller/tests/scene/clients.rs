@@ -5,12 +5,13 @@
 
 use crate::scene::{drain, policy, reader};
 use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::Wake;
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
 use fanpcap_poller::device::Device;
 use fanpcap_poller::queue::{Idle, Queue};
-use fanpcap_poller::server::Server;
+use fanpcap_poller::server::{self, Server};
 use fanpcap_poller::{Burst, GroupCounts, Packet, Policy, Source, SourceCounts, SourceError};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_testkit::Scratch;
@@ -119,7 +120,7 @@ impl Poller {
     fn of(queues: Vec<Queue>, policy: Policy) -> Self {
         let scratch = Scratch::new().unwrap();
         let directory = Directory::open(&scratch.file("")).unwrap();
-        let listener = named::socket().unwrap();
+        let listener = server::socket().unwrap();
         named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
         let device = Device::new(queues, 7, 1, policy).unwrap();
         let server = Server::new(listener, device);
@@ -156,7 +157,10 @@ impl Poller {
 
     pub fn counts(&self, group: Option<u16>) -> Option<GroupCounts> {
         let server = self.server.lock().unwrap();
-        server.device().look(group).map(|(_, counts)| counts)
+        server
+            .device()
+            .look(group, effective_user())
+            .map(|(_, counts)| counts)
     }
 
     /// The numbers of groups and of members.
@@ -319,7 +323,10 @@ pub fn await_all(clients: &mut [Client], frames: &[Frame]) {
 pub fn await_shares(poller: &Poller, count: usize) {
     await_so("shares", || {
         let server = poller.server.lock().unwrap();
-        let view = server.device().look(Some(5)).map(|(view, _)| view);
+        let view = server
+            .device()
+            .look(Some(5), effective_user())
+            .map(|(view, _)| view);
         let places = view.map_or_else(Vec::new, |it| it.places);
         places.iter().filter(|it| it.buckets > 0).count() == count
     });

@@ -99,12 +99,12 @@ impl Scene {
     }
 
     pub fn counts(&self) -> GroupCounts {
-        self.device.look(Some(5)).unwrap().1
+        self.device.look(Some(5), 0).unwrap().1
     }
 
     /// The number of a member's buckets.
     pub fn buckets(&self, member: &Member) -> usize {
-        let places = self.device.look(Some(5)).unwrap().0.places;
+        let places = self.device.look(Some(5), 0).unwrap().0.places;
         places[usize::from(member.slot)].buckets
     }
 
