@@ -5,6 +5,7 @@ mod place;
 mod options;
 mod socket;
 mod tags;
+mod privileges;
 mod totals;
 mod served;
 
@@ -47,6 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         queues += served.queues();
         all.push(served);
     }
+    let places = &arguments.devices;
+    privileges::keep_for(places, &options).context("dropping capabilities")?;
     if let Err(error) = seccomp::confine() {
         streams::note(&format!(
             "fanpcap: the poller may make any system call: {error}\n"

@@ -7,6 +7,7 @@ use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::process::cpu;
 use fanpcap_nic::cpus::{self, Choice, Pinning};
 use fanpcap_poll::LANES_MAX;
+use fanpcap_poller::Policy;
 use fanpcap_poller::kind::SourceKind;
 use fanpcap_poller::queue::Idle;
 
@@ -85,6 +86,8 @@ pub(super) struct Options {
     pub(super) group: Option<u32>,
     steal: Steal,
     pub(super) is_quiet: bool,
+    /// What each device gives to its members.
+    pub(super) policy: Policy,
 }
 
 impl Options {
@@ -115,6 +118,7 @@ impl Options {
             group: group.context("--socket-group")?,
             steal: arguments.steal,
             is_quiet: arguments.quiet,
+            policy: Policy::of_one_in(devices.len() as u64),
         })
     }
 

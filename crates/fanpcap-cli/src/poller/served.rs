@@ -1,17 +1,17 @@
 //! A device that the poller serves, from its opening to the end, also if it is removed and comes
 //! back.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{self, Wake, clock, stop};
 use fanpcap_nic::cpus::Choice;
+use fanpcap_poller::SourceError;
 use fanpcap_poller::device::Device;
 use fanpcap_poller::kind::Opened;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
-use fanpcap_poller::{Policy, SourceCounts, SourceError};
 use fanpcap_snapshot::HostUse;
 use fanpcap_terminal::streams;
 use std::collections::BTreeSet;
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::place::Place;
+use super::privileges;
 use super::socket::Name;
 use super::tags::KeptTags;
 use super::totals::Totals;
@@ -119,8 +120,8 @@ impl<'a> Served<'a> {
         let Some(open) = &self.open else {
             return Ok(());
         };
-        let (ifindex, (_, state)) = (open.ifindex, state(open.server.device(), self.place)?);
-        let what = match state {
+        let ifindex = open.ifindex;
+        let what = match state(open.server.device(), self.place)? {
             State::Receives => self.stolen(ifindex),
             State::Waits(why) => Some(why),
             State::Gone => {
@@ -174,9 +175,9 @@ impl<'a> Served<'a> {
     /// Closes the device, and adds what its queues have counted.
     fn close(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
-            let device = open.server.device();
-            let (counts, _) = state(device, self.place)?;
-            self.totals.add(&counts, &device.counts());
+            let counts = open.server.device().counts();
+            let (queues, groups) = counts.ok_or_else(|| ended(self.place))?;
+            self.totals.add(&queues, &groups);
         }
         Ok(())
     }
@@ -199,7 +200,7 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     let cpus = options.cpus(place, before, sources.len())?;
     let queues = sources.into_iter().zip(&cpus.cpus).map(|(source, cpu)| {
         let cpu = *cpu;
-        Queue::start(source, options.idle, move || pin(cpu))
+        Queue::start(source, options.idle, move || prepare(cpu))
     });
     let queues: std::io::Result<Vec<Queue>> = queues.collect();
     let queues = queues.with_context(|| format!("{place}: a thread for a receive queue"))?;
@@ -207,7 +208,7 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     if !options.is_quiet {
         streams::note(&ready(place, queues.len(), way, &cpus, options, &name));
     }
-    let device = Device::new(queues, ifindex, link.hardware, Policy::default());
+    let device = Device::new(queues, ifindex, link.hardware, options.policy);
     let server = Server::new(listener, device.with_context(|| place.to_string())?);
     Ok(Open {
         _name: name,
@@ -217,8 +218,14 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     })
 }
 
-/// Keeps the calling thread on its CPU. The CPU was one of the allowed ones.
-fn pin(cpu: Option<usize>) {
+/// Prepares the thread of a receive queue: it drops capabilities, and stays on its CPU. The CPU was
+/// one of the allowed ones.
+fn prepare(cpu: Option<usize>) {
+    if let Err(error) = privileges::keep_for_queue() {
+        streams::note(&format!(
+            "fanpcap: a thread has capabilities left: {error}\n"
+        ));
+    }
     if let Some(cpu) = cpu {
         if let Err(error) = cpu::pin(cpu) {
             streams::note(&format!(
@@ -253,24 +260,20 @@ fn ready(
     )
 }
 
-/// The counts of a device's queues, and their state: the first one that is not usual.
-fn state(device: &Device, place: &Place) -> Result<(Vec<SourceCounts>, State)> {
-    let mut all = Vec::new();
-    let mut state = State::Receives;
+/// The state of a device's queues: the first one that is not usual.
+fn state(device: &Device, place: &Place) -> Result<State> {
     for queue in device.queues() {
-        let asked = queue.change(|queue| {
-            let (counts, state) = queue.state();
-            (counts, state_of(state.err()))
-        });
-        let Some((counts, of_queue)) = asked else {
-            bail!("{place}: the thread of a receive queue has ended");
-        };
-        all.push(counts);
-        if matches!(state, State::Receives) {
-            state = of_queue;
+        let state = queue.change(|queue| state_of(queue.state().1.err()));
+        match state.ok_or_else(|| ended(place))? {
+            State::Receives => {}
+            state => return Ok(state),
         }
     }
-    Ok((all, state))
+    Ok(State::Receives)
+}
+
+fn ended(place: &Place) -> Error {
+    anyhow!("{place}: the thread of a receive queue has ended")
 }
 
 fn state_of(error: Option<&SourceError>) -> State {

@@ -6,6 +6,7 @@ use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::lock;
 use fanpcap_linux::unix::{self, named};
 use fanpcap_poll::place::{self, Untrusted};
+use fanpcap_poller::server;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -50,14 +51,14 @@ impl Name {
             let (directory, path) = place::make().map_err(|error| unmade(place, error))?;
             match try_lock(&directory, &name) {
                 Ok(Locked::Own(lock)) => {
-                    let own = Self {
+                    // Before the value that removes the name.
+                    ensure_nobody_listens(&directory, &name, place)?;
+                    return Ok(Self {
                         directory,
                         path: path.join(&name),
                         name,
                         _lock: lock,
-                    };
-                    own.ensure_nobody_listens(place)?;
-                    return Ok(own);
+                    });
                 }
                 Ok(Locked::By(pid)) => bail!(served(place, pid)),
                 Ok(Locked::Removed) => {}
@@ -83,7 +84,7 @@ impl Name {
             }
             Ok(()) | Err(_) => {}
         }
-        let socket = named::socket().with_context(failed)?;
+        let socket = server::socket().with_context(failed)?;
         let (directory, name) = (&self.directory, &self.name);
         named::listen(socket.as_fd(), directory, name, MODE, BACKLOG).with_context(failed)?;
         if let Some(group) = group {
@@ -97,16 +98,6 @@ impl Name {
         fs::set_permissions(path, Permissions::from_mode(MODE)).with_context(failed)?;
         Ok(socket)
     }
-
-    /// Checks that no process that has no lock listens on the name.
-    fn ensure_nobody_listens(&self, place: &Place) -> Result<()> {
-        match named::connect(&self.directory, &self.name, PATIENCE) {
-            Ok(connection) => bail!(served(place, pid_of(&connection))),
-            // The listener is there, but does not accept connections.
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => bail!(served(place, None)),
-            Err(_) => Ok(()),
-        }
-    }
 }
 
 impl Drop for Name {
@@ -115,6 +106,16 @@ impl Drop for Name {
         let _ = self.directory.remove_file(&self.name);
         let _ = self.directory.remove_file(&lock_name(&self.name));
         let _ = place::remove_empty();
+    }
+}
+
+/// Checks that no process that has no lock listens on the name.
+fn ensure_nobody_listens(directory: &Directory, name: &OsStr, place: &Place) -> Result<()> {
+    match named::connect(directory, name, PATIENCE) {
+        Ok(connection) => bail!(served(place, pid_of(&connection))),
+        // The listener is there, but does not accept connections.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => bail!(served(place, None)),
+        Err(_) => Ok(()),
     }
 }
 

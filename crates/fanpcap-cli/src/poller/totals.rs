@@ -31,10 +31,24 @@ impl Totals {
         let len = self.queues.len().max(queues.len());
         self.queues.resize(len, SourceCounts::default());
         for (sum, more) in self.queues.iter_mut().zip(queues) {
-            sum.received += more.received;
-            sum.dropped += more.dropped;
+            add(sum, *more);
         }
         self.groups.add_all(groups);
+    }
+
+    /// What else the device's queues have counted. `None` if there is nothing.
+    fn notes(&self) -> Option<String> {
+        let mut sum = SourceCounts::default();
+        self.queues.iter().for_each(|it| add(&mut sum, *it));
+        let all = [
+            ("packets that came twice, left out once", sum.skipped),
+            ("times without memory for a packet", sum.starved),
+            ("reads of the kernel's counters that failed", sum.failed),
+        ];
+        let notes = all.into_iter().filter(|(_, count)| *count > 0);
+        let notes: Vec<String> = notes.map(|(what, it)| format!("{it} {what}")).collect();
+        let text = format!("{}, queues: {}", self.place, notes.join(", "));
+        (!notes.is_empty()).then_some(text)
     }
 
     /// The sum of what became of the packets for groups. `None` if no packet came to a group.
@@ -66,8 +80,9 @@ pub(super) fn summary(all: &[Totals], begin_ns: u64) -> String {
     let milliseconds = clock::monotonic_ns().saturating_sub(begin_ns) / 1_000_000;
     let (seconds, milliseconds) = (milliseconds / 1000, milliseconds % 1000);
     let mut text = format!("after {seconds}.{milliseconds:03} s:\n");
-    let ledgers = all.iter().filter_map(Totals::ledger);
-    for line in lines(all).into_iter().chain(ledgers) {
+    let more = |it: &Totals| [it.notes(), it.ledger()];
+    let more = all.iter().flat_map(more).flatten();
+    for line in lines(all).into_iter().chain(more) {
         text += line.trim_end();
         text.push('\n');
     }
@@ -80,8 +95,7 @@ fn lines(all: &[Totals]) -> Vec<String> {
     for totals in all {
         for (queue, counts) in totals.queues.iter().enumerate() {
             rows.push(row(totals.place.to_string(), queue.to_string(), *counts));
-            sum.received += counts.received;
-            sum.dropped += counts.dropped;
+            add(&mut sum, *counts);
         }
     }
     if rows.len() > 2 {
@@ -89,6 +103,14 @@ fn lines(all: &[Totals]) -> Vec<String> {
     }
     let rows: Vec<Vec<String>> = rows.into_iter().map(Into::into).collect();
     table::lines(&rows, |column| column == 0)
+}
+
+fn add(sum: &mut SourceCounts, more: SourceCounts) {
+    sum.received += more.received;
+    sum.dropped += more.dropped;
+    sum.skipped += more.skipped;
+    sum.starved += more.starved;
+    sum.failed += more.failed;
 }
 
 fn row(device: String, queue: String, counts: SourceCounts) -> [String; 4] {
@@ -128,6 +150,22 @@ mod tests {
                 "total                     28        3",
             ]
         );
+    }
+
+    #[test]
+    fn rare_counts_are_named_if_there_are_any() {
+        let mut totals = Totals::new(&Place::parse("packet:lo").unwrap());
+        let counts = SourceCounts {
+            skipped: 3,
+            failed: 1,
+            ..SourceCounts::default()
+        };
+        totals.add(&[SourceCounts::default()], &GroupCounts::default());
+        assert_eq!(totals.notes(), None);
+        totals.add(&[counts, counts], &GroupCounts::default());
+        let expected = "packet:lo, queues: 6 packets that came twice, left out once, 2 reads of the \
+                        kernel's counters that failed";
+        assert_eq!(totals.notes().unwrap(), expected);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::veth::Veth;
+use fanpcap_testkit::veth::{Veth, ip};
 
 use crate::running::{Member, Poller, Sent, directory, refused, sockets, within};
 use crate::{FAR, NEAR};
@@ -71,10 +71,44 @@ fn the_name_of_a_killed_poller_is_taken_over() {
     .unwrap();
 }
 
-/// A poller that members have taken over could run no program.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
-fn all_threads_of_a_poller_are_confined() {
+fn a_device_that_is_down_is_reported_until_it_is_up_again() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let poller = Poller::start(&format!("packet:{FAR}"), 1)?;
+        ip(&format!("link set {FAR} down"))?;
+        poller.await_said("no packets come: the device is down")?;
+        // No packets come that would show it.
+        ip(&format!("link set {NEAR} down"))?;
+        ip(&format!("link set {FAR} up"))?;
+        poller.await_said("no longer: no packets come: the device is down")
+    })
+    .unwrap();
+}
+
+/// A process may listen on the name and have no lock, if somebody has removed the lock's file.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_poller_that_is_refused_leaves_the_other_ones_socket() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let _poller = Poller::start(&format!("packet:{FAR}"), 1)?;
+        fs::remove_file(directory()?.join(format!("packet:{FAR}.lock")))?;
+        for _ in 0..2 {
+            let said = refused(&format!("packet:{FAR}"))?;
+            ensure!(said.contains("serves packet:"), "{said}");
+        }
+        let mut members = vec![Member::enter("packet")?];
+        Sent::new()?.share(&mut members)
+    })
+    .unwrap();
+}
+
+/// A poller that members have taken over could run no program, and could do little in the kernel.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn all_threads_of_a_poller_are_confined_and_have_few_capabilities() {
     within(|| {
         Veth::new(NEAR, FAR, 1)?;
         let poller = Poller::start(&format!("packet:{FAR} --queues 2"), 1)?;
@@ -82,7 +116,11 @@ fn all_threads_of_a_poller_are_confined() {
             let mut count = 0;
             for thread in fs::read_dir(format!("/proc/{}/task", poller.id()))? {
                 let status = fs::read_to_string(thread?.path().join("status"))?;
-                if !status.contains("Seccomp:\t2\n") {
+                let permitted = status.lines().find_map(|it| it.strip_prefix("CapPrm:\t"));
+                let permitted = u64::from_str_radix(permitted.context("proc(5)")?, 16)?;
+                // CAP_NET_RAW and CAP_BPF.
+                let is_allowed = permitted & !(1 << 13 | 1 << 39) == 0;
+                if !is_allowed || !status.contains("Seccomp:\t2\n") {
                     return Ok(false);
                 }
                 count += 1;
