@@ -266,7 +266,7 @@ fn state(device: &Device, place: &Place) -> Result<State> {
         let state = queue.change(|queue| state_of(queue.state().1.err()));
         match state.ok_or_else(|| ended(place))? {
             State::Receives => {}
-            state => return Ok(state),
+            state @ (State::Waits(_) | State::Gone) => return Ok(state),
         }
     }
     Ok(State::Receives)
