@@ -103,6 +103,8 @@ const CALLS: Option<&[c_long]> = Some(&[
     libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_gettid, libc::SYS_getpid,
     libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_setaffinity,
     libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_prlimit64, libc::SYS_sysinfo,
+    // New threads drop capabilities. No thread gets more by this.
+    libc::SYS_capget, libc::SYS_capset,
     // Signals.
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack, libc::SYS_tgkill, libc::SYS_restart_syscall,
@@ -130,6 +132,7 @@ const CALLS: Option<&[c_long]> = Some(&[
 mod tests {
     use super::*;
     use crate::file::directory::Directory;
+    use crate::process::capabilities;
     use std::ffi::OsStr;
     use std::os::unix::net::UnixDatagram;
     use std::process::Command;
@@ -172,6 +175,7 @@ mod tests {
         let renamed = directory.rename(OsStr::new("one"), OsStr::new("other"));
         fs::remove_dir_all(&scratch).unwrap();
         renamed.unwrap();
+        capabilities::keep_only(&[]).unwrap();
         let (one, other) = UnixDatagram::pair().unwrap();
         one.send(b"x").unwrap();
         assert_eq!(other.recv(&mut [0]).unwrap(), 1);
