@@ -128,30 +128,6 @@ static const char *are_late(const struct trip *trips, unsigned count, double lon
 	return late > count / 5 ? "yes" : "no";
 }
 
-/* A child closes its copy of the handle. The parent reads on, and another child's close changes
-   nothing either. */
-static void childs_close(pcap_t *p)
-{
-	unsigned found = 0;
-
-	set_filter(p, "ether proto 0x88b5");
-	for (int i = 0; i < 2; i++) {
-		pid_t child;
-
-		send_many(FEW, OURS, SMALLEST);
-		found += read_all(p, FEW);
-		fflush(stdout);
-		child = fork();
-		if (child == 0) {
-			pcap_close(p);
-			_exit(0);
-		}
-		waitpid(child, NULL, 0);
-	}
-	send_many(MANY, OURS, SMALLEST);
-	printf("%u packets, then %u\n", found, read_all(p, MANY));
-}
-
 /* A program that polls without a timeout. */
 static void polled(pcap_t *p)
 {
