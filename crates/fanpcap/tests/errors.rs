@@ -126,11 +126,13 @@ fn too_long() -> Report {
     report
 }
 
+/// A class in a group on the engine `xdp`.
+const DEVICE_CLASS: &str = "driver@eth0 = xdp\nfanout@7 = flow +class=2";
+
 /// Produces each error of the section from a small input.
 fn produce() -> Vec<Report> {
     let group = [("PCAP_GROUP", "7")];
     let both = [("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "8")];
-    let classes = "driver@eth0 = xdp\nfanout@7 = flow +class=2";
     let many: String = (0..4097).map(|n| format!("group_veth{n} = 1\n")).collect();
     vec![
         at_load("/etc/absent/pcap.conf"),
@@ -190,7 +192,7 @@ fn produce() -> Vec<Report> {
         for_handle(&[], "outgoing@eth0 = yes", "afxdp:eth0"),
         for_handle(&group, "driver@eth0 = xdp\nfanout@7 = rollover", "eth0"),
         for_handle(&group, "fanout@7 = flow +class=2", "eth0"),
-        for_handle(&group, classes, "eth0"),
+        for_handle(&group, DEVICE_CLASS, "eth0"),
         for_handle(&group, "", "dpdk:0"),
         for_handle(&group, "", "pfq:"),
         named_twice(&Device::classify("eth0^eth1^eth0", |_| false)).unwrap(),
@@ -254,9 +256,9 @@ fn of_xdp() -> BTreeMap<String, String> {
 
 fn of_pollers() -> BTreeMap<String, String> {
     let os = io::Error::from_raw_os_error;
-    let text = "the group has as many members as it can have";
+    let text = "the group's members are of another user: choose another group";
     let refused = Refused {
-        slug: "poller-full".to_owned(),
+        slug: "poller-user".to_owned(),
         text: text.to_owned(),
     };
     let errors = [

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use fanpcap_linux::packet::apart;
@@ -82,19 +83,27 @@ fn a_user_without_access_to_the_socket_is_told() -> Result<()> {
     })
 }
 
-#[test]
-#[ignore = "needs root: run by make test"]
-fn a_member_in_another_namespace_captures_on_a_device_that_is_not_there() -> Result<()> {
+/// A member in another network namespace. `prefix` begins the device's name there. `own` is called there with the device's name before the
+/// member starts and after it.
+fn captures_from_elsewhere(
+    prefix: &str,
+    own: impl Fn(&str, bool) -> Result<()> + Sync,
+) -> Result<()> {
     on_wire(1, |wire| {
         let poller = Poller::start("packet")?;
         // As an administrator mounts the socket into a container. The name must be no device of
         // another test.
-        let name = format!("far{}", std::process::id());
+        let name = format!("{prefix}{}", std::process::id());
         let mounted = Path::new("/run/fanpcap-pollers").join(format!("packet:{name}"));
         fs::hard_link(poller.path()?, &mounted)?;
         let scratch = Scratch::new()?;
         let start = || Program::tcpdump(&format!("packet:{name}"), scratch.file("far.pcap"));
-        let started = netns::within_new(|| start()?.start(&scratch));
+        let started = netns::within_new(|| {
+            own(&name, false)?;
+            let member = start()?.start(&scratch)?;
+            own(&name, true)?;
+            Ok(member)
+        });
         let removed = fs::remove_file(&mounted);
         let member = started?;
         removed?;
@@ -102,5 +111,31 @@ fn a_member_in_another_namespace_captures_on_a_device_that_is_not_there() -> Res
         wire.send_as_tap(&frames)?;
         let captures = fanpcap_testkit::member::finish(vec![member], frames.len())?;
         ensure_each_once(&captures, &frames)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_in_another_namespace_captures_on_a_device_that_is_not_there() -> Result<()> {
+    captures_from_elsewhere("far", |_, _| Ok(()))
+}
+
+fn ip(arguments: &[&str]) -> Result<String> {
+    let ended = Command::new("ip").args(arguments).output()?;
+    ensure!(ended.status.success(), "ip {arguments:?}: {ended:?}");
+    Ok(String::from_utf8(ended.stdout)?)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_leaves_another_device_of_its_devices_name_alone() -> Result<()> {
+    captures_from_elsewhere("own", |name, is_started| {
+        if !is_started {
+            ip(&["link", "add", name, "type", "veth"])?;
+            return ip(&["link", "set", name, "up"]).map(drop);
+        }
+        let said = ip(&["-d", "link", "show", name])?;
+        ensure!(said.contains("promiscuity 0"), "{said}");
+        Ok(())
     })
 }
