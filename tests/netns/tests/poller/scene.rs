@@ -35,6 +35,9 @@ pub(crate) struct Poller {
 
 const ETHERNET: u16 = 1;
 
+/// The user whose groups the tests look at.
+const ROOT: u32 = 0;
+
 /// A ring that loses no packet if the poller's thread does not get the CPU for a second.
 const OPTIONS: Options = Options {
     blocks: 256,
@@ -70,18 +73,21 @@ impl Poller {
         })
     }
 
-    /// The counts of a group.
+    /// The counts of a group of root's members.
     pub(crate) fn counts(&self, group: u16) -> Option<GroupCounts> {
         let server = self.server.lock().ok()?;
-        server.device().look(Some(group)).map(|(_, counts)| counts)
+        server
+            .device()
+            .look(Some(group), ROOT)
+            .map(|(_, counts)| counts)
     }
 
-    /// The buckets of a group's members.
+    /// The buckets of the members of root's group.
     fn buckets(&self, group: u16) -> Vec<usize> {
         let Ok(server) = self.server.lock() else {
             return Vec::new();
         };
-        let seen = server.device().look(Some(group));
+        let seen = server.device().look(Some(group), ROOT);
         let places = seen.map(|(seen, _)| seen.places).unwrap_or_default();
         places.iter().map(|it| it.buckets).collect()
     }
