@@ -309,8 +309,8 @@ impl Device {
         self.ended
     }
 
-    /// The counts of each queue, and the sum of all groups, those included that have ended. Both of a
-    /// queue are of the same moment. `None` if a queue's thread has ended.
+    /// The counts of each queue, and the sum of all groups, those included that have ended. Both of
+    /// a queue are of the same moment. `None` if a queue's thread has ended.
     pub fn counts(&self) -> Option<(Vec<SourceCounts>, GroupCounts)> {
         let (mut queues, mut sum) = (Vec::new(), self.ended);
         for queue in &self.queues {

@@ -79,8 +79,8 @@ pub(crate) enum Reached {
 
 impl Limit {
     /// Checks that a user may take `more`. A user may have at most as much as is then left. So the
-    /// first user gets at most half, and the next users find room, however much others ask for. This
-    /// holds for root, too: the root of a container has the same number.
+    /// first user gets at most half, and the next users find room, however much others ask for.
+    /// This holds for root, too: the root of a container has the same number.
     ///
     /// # Errors
     /// The limit that is reached.

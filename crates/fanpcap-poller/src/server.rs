@@ -29,8 +29,8 @@ const ACCEPTS_MAX: usize = 64;
 const MESSAGES_MAX: usize = 8;
 
 /// A socket for [`Server::new`], which has no name yet ([`named::listen`]). To close a descriptor
-/// that a member has sent may take as long as the member wants (`SO_LINGER` of a TCP socket). So the
-/// kernel refuses descriptors, from Linux 6.16 on. Accepted connections inherit this.
+/// that a member has sent may take as long as the member wants (`SO_LINGER` of a TCP socket). So
+/// the kernel refuses descriptors, from Linux 6.16 on. Accepted connections inherit this.
 ///
 /// # Errors
 /// The errors of socket(2) and setsockopt(2).

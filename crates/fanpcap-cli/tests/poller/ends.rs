@@ -119,7 +119,7 @@ fn all_threads_of_a_poller_are_confined_and_have_few_capabilities() {
                 let permitted = status.lines().find_map(|it| it.strip_prefix("CapPrm:\t"));
                 let permitted = u64::from_str_radix(permitted.context("proc(5)")?, 16)?;
                 // CAP_NET_RAW and CAP_BPF.
-                let is_allowed = permitted & !(1 << 13 | 1 << 39) == 0;
+                let is_allowed = permitted & !((1 << 13) | (1 << 39)) == 0;
                 if !is_allowed || !status.contains("Seccomp:\t2\n") {
                     return Ok(false);
                 }

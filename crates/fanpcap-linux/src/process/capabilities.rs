@@ -46,7 +46,7 @@ pub fn has(capability: Capability) -> bool {
 /// The bits of the word `number` of a set.
 fn mask(all: &[Capability], number: usize) -> u32 {
     let here = all.iter().filter(|it| usize::from(it.0 / 32) == number);
-    here.fold(0, |mask, it| mask | 1 << (it.0 % 32))
+    here.fold(0, |mask, it| mask | (1 << (it.0 % 32)))
 }
 
 /// `struct __user_cap_data_struct` twice, for the capabilities below 32 and the others: effective,
@@ -94,10 +94,10 @@ mod tests {
             (sets(), passed_on.join().unwrap())
         });
         let (own, (passed_on, has_them)) = kept.join().unwrap();
-        let mask = 1 << 13 | 1 << 39;
+        let mask = (1 << 13) | (1 << 39);
         assert_eq!(own, [all[0] & mask, all[1] & mask, 0]);
         assert_eq!(passed_on, own);
-        let is_in = |number: u32| all[0] >> number & 1 == 1;
+        let is_in = |number: u32| (all[0] >> number) & 1 == 1;
         assert_eq!(has_them, [is_in(13), is_in(39), false]);
         assert_eq!(sets(), all, "another thread keeps its own");
     }

@@ -83,8 +83,8 @@ fn a_user_without_access_to_the_socket_is_told() -> Result<()> {
     })
 }
 
-/// A member in another network namespace. `prefix` begins the device's name there. `own` is called there with the device's name before the
-/// member starts and after it.
+/// A member in another network namespace. `prefix` begins the device's name there. `own` is called
+/// there with the device's name before the member starts and after it.
 fn captures_from_elsewhere(
     prefix: &str,
     own: impl Fn(&str, bool) -> Result<()> + Sync,
