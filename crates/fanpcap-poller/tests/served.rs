@@ -229,11 +229,9 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
     assert_eq!(refusal(&Request::Reads.encode().unwrap()), None);
     assert_eq!(refusal(&vec![0; LONGEST + 1]), None);
     let socket = poller.connect();
-    message::send(socket.as_fd(), &good, &[socket.as_fd()]).unwrap();
-    assert!(
-        await_answer(socket.as_fd()).is_none(),
-        "a member sends no descriptors"
-    );
+    // Before Linux 6.16, the poller closes the connection of a member that sends descriptors.
+    let sent = message::send(socket.as_fd(), &good, &[socket.as_fd()]);
+    assert!(sent.is_err() || await_answer(socket.as_fd()).is_none());
     // A second hello, and the end of a pool that is not the member's.
     let twice = poller
         .newcomer(&Hello {
@@ -266,9 +264,8 @@ fn all_pools_together_have_a_limit() {
             Err(refusal) => break refusal,
         }
     };
-    // Another user leaves half, and the group's table takes some memory.
-    let expected = if effective_user() == 0 { 3 } else { 1 };
-    assert_eq!(members.len(), expected);
+    // A user leaves half, and the group's table takes some memory.
+    assert_eq!(members.len(), 1);
     assert!(refusal.contains("poller-memory"), "{refusal}");
     assert!(poller.newcomer(&hello()).is_ok(), "a small pool has room");
     drop(members);
