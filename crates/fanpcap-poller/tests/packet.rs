@@ -38,10 +38,11 @@ const SIZE_OF_POOL: PoolSize = PoolSize {
 
 const SLOTS: [u8; 4] = [0, 1, 2, 3];
 
-/// Packets of half a second fit into the source's ring.
+/// The source's ring loses no packet if its thread does not get the CPU for a second: a block holds
+/// the packets of at least 5 ms.
 const LARGE: Options = Options {
-    blocks: 128,
-    retire_ms: 1,
+    blocks: 256,
+    retire_ms: 5,
     is_promiscuous: true,
 };
 

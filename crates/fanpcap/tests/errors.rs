@@ -256,9 +256,9 @@ fn of_xdp() -> BTreeMap<String, String> {
 
 fn of_pollers() -> BTreeMap<String, String> {
     let os = io::Error::from_raw_os_error;
-    let text = "the group's members are of another user: choose another group";
+    let text = "the group has as many members as it can have";
     let refused = Refused {
-        slug: "poller-user".to_owned(),
+        slug: "poller-full".to_owned(),
         text: text.to_owned(),
     };
     let errors = [
