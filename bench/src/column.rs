@@ -52,6 +52,8 @@ pub(crate) enum Need {
     Other,
     /// Each CPU of the bench has its own receive queue.
     OwnQueues,
+    /// The command `fanpcap`, which runs pollers, is beside our library.
+    Command,
     /// Processes can be limited to a share of a CPU.
     Quota,
     /// The program with the first name is installed. The second name is the program's package.

@@ -41,6 +41,10 @@ pub(crate) enum Figure {
     GeneratorNs,
     /// CPU time of the threads that poll the devices, per captured packet.
     PollingNs,
+    /// The poller's CPU time per captured packet.
+    PollerNs,
+    /// The CPU time of a poller that gets no packets, in percent of a CPU.
+    IdleShare,
     /// The packets of the first link that reached the callback, per second of sending.
     FirstLinkPps,
     /// The packets of the second link that reached the callback, per second of sending.
@@ -117,6 +121,8 @@ impl Figure {
             Self::ReaderNs => ("reader CPU, ns/packet", LOWER, 1),
             Self::GeneratorNs => ("generator and kernel CPU, ns/frame", LOWER, 0),
             Self::PollingNs => ("polling threads' CPU, ns/packet", LOWER, 0),
+            Self::PollerNs => ("poller's CPU, ns/packet", LOWER, 1),
+            Self::IdleShare => ("CPU of an idle poller, %", LOWER, 2),
             Self::FirstLinkPps => ("captured of link 1, packets/s", HIGHER, 0),
             Self::SecondLinkPps => ("captured of link 2, packets/s", HIGHER, 0),
             Self::LatencyP50Us => ("latency p50, us", LOWER, 0),

@@ -21,6 +21,7 @@ mod bench;
 mod spread;
 mod compiler;
 mod cores;
+mod poller;
 mod trial;
 mod outside;
 mod measure;

@@ -17,6 +17,8 @@ pub(crate) enum Side {
     Ours,
     /// Our staged library on its XDP engine.
     Xdp(Host),
+    /// Our staged library as a member of a poller, which the run starts.
+    Poller(Source),
     /// Another build of our library, in the directory that `--other` names.
     Other,
     /// The other build on its XDP engine.
@@ -35,6 +37,27 @@ pub(crate) enum Host {
     Nothing,
 }
 
+/// How a poller takes packets from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    /// By a packet socket.
+    Packet,
+    /// By an AF_XDP socket for each receive queue.
+    Afxdp,
+}
+
+impl Source {
+    /// The device as a poller and its members name it, such as `packet:eth0`.
+    pub(crate) fn place(self, device: &str) -> String {
+        let engine = match self {
+            Self::Packet => "packet",
+            Self::Afxdp => "afxdp",
+        };
+        format!("{engine}:{device}")
+    }
+}
+
 impl Side {
     /// The side of a column with this key.
     pub(crate) fn of(key: &str) -> Self {
@@ -42,6 +65,8 @@ impl Side {
             "system" => Self::System,
             "xdp" => Self::Xdp(Host::All),
             "steal" => Self::Xdp(Host::Nothing),
+            "packet" => Self::Poller(Source::Packet),
+            "afxdp" => Self::Poller(Source::Afxdp),
             "other_xdp" => Self::OtherXdp(Host::All),
             "other_steal" => Self::OtherXdp(Host::Nothing),
             _ => Self::Ours,
@@ -52,8 +77,27 @@ impl Side {
     pub(crate) fn on_xdp(self) -> Option<Host> {
         match self {
             Self::Xdp(host) | Self::OtherXdp(host) => Some(host),
-            Self::Ours | Self::Other | Self::System => None,
+            Self::Ours | Self::Poller(_) | Self::Other | Self::System => None,
         }
+    }
+
+    /// How the poller of this side takes packets; `None` if the side has no poller.
+    pub(crate) fn source(self) -> Option<Source> {
+        match self {
+            Self::Poller(source) => Some(source),
+            Self::Ours | Self::Xdp(_) | Self::Other | Self::OtherXdp(_) | Self::System => None,
+        }
+    }
+
+    /// The name by which an application on this side opens a device.
+    pub(crate) fn device(self, device: &str) -> String {
+        let source = self.source();
+        source.map_or_else(|| device.to_owned(), |source| source.place(device))
+    }
+
+    /// Whether a handle on this side could fall back to another engine, with a warning.
+    pub(crate) fn names_engine(self) -> bool {
+        self.on_xdp().is_some() || self.source().is_some()
     }
 
     /// Name in the table.
@@ -61,6 +105,8 @@ impl Side {
         match self {
             Self::Ours => "fanpcap",
             Self::Xdp(_) => "fanpcap, xdp",
+            Self::Poller(Source::Packet) => "fanpcap, packet",
+            Self::Poller(Source::Afxdp) => "fanpcap, afxdp",
             Self::Other => "the other build",
             Self::OtherXdp(_) => "the other build, xdp",
             Self::System => "libpcap",
@@ -84,6 +130,10 @@ pub(crate) struct Libraries {
 /// `PCAP_DRIVER` for the XDP engine.
 const XDP: &str = "xdp";
 
+/// How many directories at most the library's directory is below the prefix that also has `bin`:
+/// `PREFIX/lib/x86_64-linux-gnu/fanpcap`.
+const LEVELS: usize = 3;
+
 impl Libraries {
     /// An application on one of the libraries, with the highest priority on its core. It prints
     /// `ready` as soon as it captures.
@@ -99,6 +149,8 @@ impl Libraries {
         match (side.on_xdp(), &self.driver) {
             // An empty value counts as unset.
             _ if directory.is_none() => started.set("LD_LIBRARY_PATH", OsStr::new("")),
+            // The name of the device names the engine.
+            _ if side.source().is_some() => started,
             (Some(Host::All), _) => started.set("PCAP_DRIVER", XDP),
             (Some(Host::Nothing), _) => started
                 .set("PCAP_DRIVER", XDP)
@@ -114,7 +166,7 @@ impl Libraries {
     /// The side is the other build, and there is none. Columns of the other build need one.
     fn directory(&self, side: Side) -> Option<&Path> {
         match side {
-            Side::Ours | Side::Xdp(_) => Some(&self.ours),
+            Side::Ours | Side::Xdp(_) | Side::Poller(_) => Some(&self.ours),
             Side::Other | Side::OtherXdp(_) => {
                 Some(self.other.as_deref().expect("there is another build"))
             }
@@ -132,18 +184,27 @@ impl Libraries {
         own.is_none_or(loaded) && builds.filter(|it| Some(*it) != own).all(|it| !loaded(it))
     }
 
+    /// The command `fanpcap` that is installed or staged with our library; `None` if there is none.
+    pub(crate) fn command(&self) -> Option<PathBuf> {
+        let above = self.ours.ancestors().skip(1).take(LEVELS);
+        let mut commands = above.map(|prefix| prefix.join("bin/fanpcap"));
+        commands.find(|command| command.is_file())
+    }
+
     /// Whether a process on this side attaches an XDP program to its device.
     pub(crate) fn attach_program(&self, side: Side) -> bool {
         match side {
             Side::Ours | Side::Other => self.driver.as_deref() == Some(XDP),
-            Side::Xdp(_) | Side::OtherXdp(_) => true,
-            Side::System => false,
+            Side::Xdp(_) | Side::OtherXdp(_) | Side::Poller(Source::Afxdp) => true,
+            Side::System | Side::Poller(Source::Packet) => false,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -162,6 +223,34 @@ mod tests {
         assert_eq!(runs_on("/new/lib"), [true, false, false]);
         assert_eq!(runs_on("/old/lib"), [false, true, false]);
         assert_eq!(runs_on("/usr/lib"), [false, false, true]);
+    }
+
+    #[test]
+    fn the_command_is_beside_the_library() {
+        let scratch = fanpcap_testbed::Scratch::new().unwrap();
+        let command = scratch.file("usr/bin/fanpcap");
+        let found = |below: &str| {
+            let libraries = Libraries {
+                ours: scratch.file("usr").join(below),
+                other: None,
+                driver: None,
+                steal: PathBuf::new(),
+            };
+            libraries.command()
+        };
+        assert_eq!(found("lib/x86_64-linux-gnu/fanpcap"), None);
+        fs::create_dir_all(scratch.file("usr/bin")).unwrap();
+        fs::write(&command, "").unwrap();
+        assert_eq!(found("lib"), Some(command.clone()));
+        assert_eq!(found("lib/x86_64-linux-gnu/fanpcap"), Some(command));
+        assert_eq!(found("lib/a/b/c"), None);
+    }
+
+    #[test]
+    fn a_poller_has_the_device_that_its_name_says() {
+        assert_eq!(Side::of("afxdp").device("eth0"), "afxdp:eth0");
+        assert_eq!(Side::of("packet").device("eth0"), "packet:eth0");
+        assert_eq!(Side::of("steal").device("eth0"), "eth0");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The measures of `measures.json`: their columns, and the code that runs for each column.
 
 mod compile;
+mod idle;
 mod unread;
 mod trials;
 mod latency;
@@ -75,6 +76,7 @@ enum Kind {
     Size,
     Memory(Memory),
     Queues,
+    Idle,
     Polled(Polled),
     Compile,
     Nodes(Nodes),
@@ -172,6 +174,7 @@ impl Measure {
             (Kind::Size, _) => library::size(bench).map(Ok),
             (Kind::Memory(memory), _) => memory.run(bench, Side::of(key)).map(Ok),
             (Kind::Queues, _) => queues::run(bench, column),
+            (Kind::Idle, _) => idle::run(bench, Side::of(key)).map(Ok),
             (Kind::Compile, _) => compile::run(bench).map(Ok),
             (Kind::Nodes(nodes), _) => nodes.run(bench, key),
             (Kind::Headers(times), _) => headers::run(*times, bench, key),
@@ -192,6 +195,10 @@ fn missing(need: Need, bench: &Bench) -> Result<Option<String>> {
             is_missing.then(|| "no other build: see --other".to_owned())
         }
         Need::OwnQueues => queues::no_own_queues(bench),
+        Need::Command => {
+            let is_missing = bench.libraries().command().is_none();
+            is_missing.then(|| "no command fanpcap beside our library".to_owned())
+        }
         Need::Quota => quota::absent(),
         Need::Installed(program, package) => outside::missing(program, package),
         Need::TestpmdOnPacket => peers::no_testpmd_on_packet(bench),

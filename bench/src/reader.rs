@@ -193,7 +193,7 @@ impl Reader {
         scratch: &Scratch,
     ) -> Result<Member> {
         let (side, _, work) = what;
-        let mut program = self.program(wire.far(), what, cpu);
+        let mut program = self.program(&side.device(wire.far()), what, cpu);
         program = match fanout {
             // The reader that uses recvfrom(2) joins the group itself, and has only the kernel's
             // own modes.
@@ -222,7 +222,7 @@ impl Reader {
             .args(["-i", device])
             // A handle that falls back to another engine gives a warning. With -E the reader treats
             // the warning as an error.
-            .args(side.on_xdp().map(|_| "-E"));
+            .args(side.names_engine().then_some("-E"));
         with(program, settings, work)
     }
 }

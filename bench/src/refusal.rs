@@ -55,6 +55,8 @@ pub(crate) enum Refusal {
     Received(Counters),
     /// Delivered and dropped packets do not add up.
     Delivered(Counters),
+    /// The poller counted fewer or more packets than the device.
+    Poller { arrived: u64, received: u64 },
     /// No packet was delivered.
     Nothing(Counters),
     /// A figure is not finite.
@@ -100,6 +102,15 @@ impl Counters {
         }
     }
 
+    /// Adds packets that were dropped before a poller saw them, so that none of the groups got them.
+    pub(crate) fn with_drops(self, dropped: u64) -> Self {
+        Self {
+            received: self.received + dropped * self.copies,
+            dropped: self.dropped + dropped * self.copies,
+            ..self
+        }
+    }
+
     /// Refuses counters that disagree or are 0.
     pub(crate) fn agree(&self) -> Result<(), Refusal> {
         if self.sent != self.arrived {
@@ -124,6 +135,14 @@ impl Refusal {
             Self::Generator(_) | Self::Late(_) | Self::Apart(_) | Self::Foreign(..)
         )
     }
+}
+
+/// Refuses a run whose poller got fewer or more packets than the device.
+pub(crate) fn from_device(arrived: u64, received: u64) -> Result<(), Refusal> {
+    if arrived != received {
+        return Err(Refusal::Poller { arrived, received });
+    }
+    Ok(())
 }
 
 /// Refuses a flood without a reader if the device took more or fewer frames than expected.
@@ -193,6 +212,10 @@ impl fmt::Display for Refusal {
                 f,
                 "counters disagree: pcap_stats counts {} received and {} dropped, the callback got {}",
                 c.received, c.dropped, c.delivered
+            ),
+            Self::Poller { arrived, received } => write!(
+                f,
+                "counters disagree: the device received {arrived}, the poller counts {received}"
             ),
             Self::Nothing(c) => write!(
                 f,
@@ -281,6 +304,19 @@ mod tests {
             delivered_twice.agree(),
             Err(Refusal::Delivered(_))
         ));
+    }
+
+    #[test]
+    fn what_a_poller_did_not_get_is_dropped_for_each_group() {
+        let counters = Counters {
+            received: 180,
+            delivered: 173,
+            copies: 2,
+            ..GOOD
+        };
+        assert_eq!(counters.with_drops(10).agree(), Ok(()));
+        assert!(counters.with_drops(9).agree().is_err());
+        assert!(from_device(100, 99).is_err() && from_device(100, 100).is_ok());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! One trial: starts the readers, then the generator, and checks that all counters agree.
+//! One trial: starts the readers (and their poller), then the generator, and checks that all
+//! counters agree.
 
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
 use crate::libraries::Side;
 use crate::pause::pause;
+use crate::poller::{Poller, PollerReport};
 use crate::reader::{self, ReaderReport, Seat, Settings, Work};
-use crate::refusal::{Counters, OFF_RATE, Refusal, generator_share, on_time};
+use crate::refusal::{Counters, OFF_RATE, Refusal, from_device, generator_share, on_time};
 use crate::wire::Arrived;
 
 /// Pause between the reader's start and the first frame.
@@ -41,6 +43,16 @@ pub(crate) struct Done {
     pub(crate) sent: Sent,
     pub(crate) told: Vec<ReaderReport>,
     pub(crate) counters: Counters,
+    /// The counters of the readers' poller, if they have one.
+    pub(crate) poller: Option<PollerReport>,
+}
+
+/// The processes of a trial besides the generator.
+#[derive(Debug)]
+struct Running {
+    /// The readers end before their poller.
+    readers: Vec<Member>,
+    poller: Option<Poller>,
 }
 
 impl Trial<'_> {
@@ -52,25 +64,33 @@ impl Trial<'_> {
 
     fn run_on(&self, bench: &Bench) -> Result<Result<Done, Refusal>> {
         let before = bench.arrived()?;
-        let members = self
+        let mut running = self.start(bench)?;
+        pause(SETTLE)?;
+        let cores = Cores::watch(bench, &self.occupants(bench, &running))?;
+        if let Some(poller) = &mut running.poller {
+            poller.begin()?;
+        }
+        let sent = bench.generate(self.load)?;
+        let undisturbed = cores.undisturbed(&sent, self.wakes_often())?;
+        let done = self.finish(bench, running, before, sent)?;
+        let accepted = done
+            .agree()
+            .and(undisturbed)
+            .and_then(|()| self.well_sent(bench, &sent));
+        Ok(accepted.map(|()| done))
+    }
+
+    /// Starts the poller, if the readers need one, and the readers.
+    fn start(&self, bench: &Bench) -> Result<Running> {
+        let source = self.side.source();
+        let poller = source.map(|source| Poller::start(bench, source));
+        let poller = poller.transpose()?;
+        let readers = self
             .seats
             .iter()
             .map(|seat| bench.seat(self.side, self.settings, self.work, *seat))
             .collect::<Result<Vec<_>>>()?;
-        pause(SETTLE)?;
-        let cores = Cores::watch(bench, &self.occupants(bench, &members))?;
-        let sent = bench.generate(self.load)?;
-        let undisturbed = cores.undisturbed(&sent, self.wakes_often())?;
-        let (told, counters) = self.finish(bench, members, before, &sent)?;
-        let accepted = counters
-            .agree()
-            .and(undisturbed)
-            .and_then(|()| self.well_sent(bench, &sent));
-        Ok(accepted.map(|()| Done {
-            sent,
-            told,
-            counters,
-        }))
+        Ok(Running { readers, poller })
     }
 
     /// Whether a core often goes idle and wakes again: the reader's core in immediate mode, or the
@@ -79,40 +99,49 @@ impl Trial<'_> {
         self.settings.immediate || !matches!(self.load, Load::Frames { pps: None, .. })
     }
 
-    fn occupants(&self, bench: &Bench, members: &[Member]) -> Vec<Occupant> {
-        let seated = self.seats.iter().zip(members);
+    fn occupants(&self, bench: &Bench, running: &Running) -> Vec<Occupant> {
+        let seated = self.seats.iter().zip(&running.readers);
         seated
-            .map(|(seat, member)| Occupant {
-                pid: member.pid(),
+            .map(|(seat, reader)| Occupant {
+                pid: reader.pid(),
                 cpu: bench.cpu(seat.place),
             })
+            .chain(running.poller.as_ref().and_then(Poller::occupant))
             .collect()
     }
 
-    /// Lets the readers drain their rings, ends them, and collects all counters.
+    /// Lets the readers drain their rings, ends them and their poller, and collects all counters.
     fn finish(
         &self,
         bench: &Bench,
-        members: Vec<Member>,
+        Running { readers, poller }: Running,
         before: Arrived,
-        sent: &Sent,
-    ) -> Result<(Vec<ReaderReport>, Counters)> {
+        sent: Sent,
+    ) -> Result<Done> {
         bench.stray()?;
         pause(GRACE)?;
         let arrived = bench.arrived()?.since(before);
-        for member in &members {
-            member.signal("TERM")?;
+        for reader in &readers {
+            reader.signal("TERM")?;
         }
-        let told = members
+        let told = readers
             .into_iter()
-            .map(|member| reader::told(&member.wait()?, self.side, bench.libraries()))
+            .map(|reader| reader::told(&reader.wait()?, self.side, bench.libraries()))
             .collect::<Result<Vec<_>>>()?;
+        let poller = poller.map(Poller::end).transpose()?;
         let tally = told.iter().map(ReaderReport::tally).sum();
         let counters = Counters {
             copies: self.copies(),
             ..Counters::new(sent.frames, arrived, tally)
         };
-        Ok((told, counters))
+        // A member does not count the packets that were dropped before its poller saw them.
+        let before_poller = poller.map_or(0, |poller| poller.dropped);
+        Ok(Done {
+            sent,
+            told,
+            counters: counters.with_drops(before_poller),
+            poller,
+        })
     }
 
     /// How often the kernel delivers each packet: once for each group and once for each reader
@@ -167,10 +196,23 @@ pub(crate) fn with_share(mut sample: Sample, counters: &Counters) -> Sample {
 }
 
 impl Done {
+    /// Refuses counters that disagree.
+    fn agree(&self) -> Result<(), Refusal> {
+        if let Some(poller) = self.poller {
+            from_device(self.counters.arrived, poller.received)?;
+        }
+        self.counters.agree()
+    }
+
     /// The figures of every trial.
     pub(crate) fn sample(&self) -> Sample {
         let cpu_ns = self.told.iter().map(|told| told.cpu_ns).sum();
-        sample(&self.sent, &self.counters, cpu_ns)
+        let mut sample = sample(&self.sent, &self.counters, cpu_ns);
+        if let Some(poller) = self.poller {
+            let ns = poller.cpu.as_nanos() as f64 / self.counters.delivered as f64;
+            sample.insert(Figure::PollerNs, ns);
+        }
+        sample
     }
 
     /// The figures of every trial, and the share of sent frames that the readers captured.
