@@ -1,8 +1,10 @@
 //! A poller at the wire's far end, in a process of the command `fanpcap`, and its counters.
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use fanpcap_linux::process::pidfd::Process;
 use fanpcap_testbed::Member;
 
 use crate::bench::Bench;
@@ -10,6 +12,12 @@ use crate::cores::Occupant;
 use crate::cpu;
 use crate::libraries::Source;
 use crate::priority;
+
+/// What a poller prints when it serves its device.
+const READY: &str = "fanpcap: serving";
+
+/// How long a poller may take to end.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A poller with its default settings: it sleeps while no packets come. It shares the reader's
 /// core, because the generator leaves no time of its own core.
@@ -42,15 +50,19 @@ impl Poller {
         let command = command.context("no command fanpcap beside our library")?;
         let cpu = bench.reader_cpu;
         let on = cpu.to_string();
-        let program = priority::program(bench.library(), command, "fanpcap: serving", Some(&on));
+        let program = priority::program(bench.library(), command, READY, Some(&on));
         let program = program.args(["poller", &place]);
-        let process = bench.wire.at_far(|| program.start(&bench.scratch))?;
-        Ok(Self {
+        let process = bench.wire.at_far(|| program.spawn(&bench.scratch))?;
+        let mut poller = Self {
             place,
             cpu,
             process: Some(process),
             before: Duration::ZERO,
-        })
+        };
+        // From here on, the poller ends by itself also if this wait fails.
+        let process = poller.process.as_mut().context("no process")?;
+        process.wait_until_says(READY)?;
+        Ok(poller)
     }
 
     /// The process, for the watch over the cores.
@@ -83,7 +95,7 @@ impl Poller {
     pub(crate) fn end(mut self) -> Result<PollerReport> {
         let cpu = self.used()?;
         let process = self.process.take().context("the poller has ended")?;
-        process.signal("TERM")?;
+        stop(&process)?;
         let ended = process.wait()?;
         let (status, said) = (ended.status, ended.said);
         ensure!(status.success(), "the poller ended ({status}):\n{said}");
@@ -100,9 +112,24 @@ impl Drop for Poller {
     /// Lets the poller end by itself, so that it leaves no files in /run.
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
-            let ended = process.signal("TERM").and_then(|()| process.wait());
             // The run has failed already, by another error.
-            drop(ended);
+            let _ = stop(&process);
+        }
+    }
+}
+
+/// Ends a poller by a signal. Waits also if a signal has asked the bench to end: a poller that was
+/// killed would leave its files.
+fn stop(process: &Member) -> Result<()> {
+    let watched = Process::open(process.pid()).context("the poller's process")?;
+    process.signal("TERM")?;
+    loop {
+        match watched.ends_within(Some(LIMIT)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            ended => {
+                ensure!(ended?, "the poller does not end");
+                return Ok(());
+            }
         }
     }
 }
