@@ -102,7 +102,8 @@ impl Counters {
         }
     }
 
-    /// Adds packets that were dropped before a poller saw them, so that none of the groups got them.
+    /// Adds packets that were dropped before a poller saw them, so that none of the groups got
+    /// them.
     pub(crate) fn with_drops(self, dropped: u64) -> Self {
         Self {
             received: self.received + dropped * self.copies,
