@@ -208,14 +208,6 @@ impl ServedGroup {
         slots::due_ns(self.table(), member, now_ns)
     }
 
-    /// A member's application has closed its handle.
-    ///
-    /// # Errors
-    /// As [`ServedGroup::join`].
-    pub fn depart(&self, member: u64, members: &mut dyn Members) -> io::Result<()> {
-        self.change(members, |slots| slots.depart(member))
-    }
-
     /// The pool of a member that is gone has been read to its end, or given up. Frees the slot.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub const LONGEST: usize = 64 << 10;
 /// The most bytes of a steering program or of an error's text, so that a message has room for it.
 pub const TEXT_MAX: usize = LONGEST - 2048;
 
-/// The most bytes of the name of a device or of a member.
+/// The most bytes of a member's name.
 pub const NAME_MAX: usize = 255;
 
 const MAGIC: [u8; 4] = *b"fanp";

@@ -111,7 +111,6 @@ fn hello(request: &EnterRequest<'_>) -> Hello {
     let memory = request.ask.bytes;
     let memory = memory.map(|bytes| bytes.checked_next_multiple_of(BLOCK_LEN).unwrap_or(bytes));
     Hello {
-        device: request.device.to_owned(),
         group: request.group,
         steering,
         name: request.name.map(str::to_owned),

@@ -48,7 +48,6 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
     let queue = Queue::start(source(engine, ifindex)?, Idle::Sleep, || _ = pin(1))?;
     let mut device = Device::new(vec![queue], ifindex, 1, Policy::default())?;
     let hello = Hello {
-        device: "vb".to_owned(),
         group: Some(1),
         steering: Steering::Any,
         name: None,

@@ -249,20 +249,6 @@ impl Device {
         self.attend(index, now_ns)
     }
 
-    /// The member's application has closed its handle. Its connection may stay open.
-    pub fn departs(&mut self, member: u64, now_ns: u64) -> Vec<Notice> {
-        let it = self.members.get_mut(&member);
-        let Some(it) = it.filter(|it| matches!(it.state, State::Unread | State::Reads)) else {
-            return Vec::new();
-        };
-        it.state = State::Departed;
-        let index = it.group;
-        self.change(index, now_ns, None, |group, side| {
-            group.depart(member, side)
-        });
-        self.give_up(index, member, now_ns)
-    }
-
     /// A member's connection has closed.
     pub fn hang_up(&mut self, member: u64, now_ns: u64) -> Vec<Notice> {
         let Some(it) = self.members.get_mut(&member) else {
@@ -270,11 +256,7 @@ impl Device {
         };
         it.state = State::Gone;
         let index = it.group;
-        self.give_up(index, member, now_ns)
-    }
-
-    /// Gives the pools that a member that is gone has not read to their ends to others.
-    fn give_up(&mut self, index: u8, member: u64, now_ns: u64) -> Vec<Notice> {
+        // Other members read the pools that this member has not read to their ends.
         for it in self.members.values_mut() {
             it.taker = it.taker.filter(|taker| *taker != member);
         }

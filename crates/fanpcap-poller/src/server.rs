@@ -215,7 +215,6 @@ impl Server {
             (Some(member), Ok(Request::ReadOut(gone))) => {
                 self.device.read_out(member, gone, now_ns)
             }
-            (Some(member), Ok(Request::Departs)) => self.device.departs(member, now_ns),
             (None, Ok(_)) | (Some(_), Ok(Request::Hello(_)) | Err(_)) => return None,
         };
         self.tell(notices);

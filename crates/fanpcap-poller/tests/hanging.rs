@@ -1,4 +1,4 @@
-//! Members hang, or depart and stay connected. The test has the time.
+//! Members hang, or end one after the other. The test has the time.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "scene/clients.rs"]
@@ -102,20 +102,13 @@ fn a_member_that_hangs_alone_keeps_its_share_until_another_reads() {
 }
 
 #[test]
-fn a_member_that_has_departed_takes_over_nothing_and_keeps_no_group() {
+fn a_pool_goes_to_the_next_member_if_its_reader_dies_and_the_last_member_ends_the_group() {
     let mut scene = Scene::new();
-    let [departs, dies, mut lives] = [(); 3].map(|()| scene.member());
+    let [first, dies, mut lives] = [(); 3].map(|()| scene.member());
     scene.send(200);
-    // Its connection stays open.
-    let notices = scene.device.departs(departs.number, scene.now_ns);
-    assert!(
-        scene
-            .device
-            .departs(departs.number, scene.now_ns)
-            .is_empty()
-    );
+    let notices = scene.device.hang_up(first.number, scene.now_ns);
     assert!(notices.iter().map(|it| it.to).eq([dies.number]));
-    // The member that shall read its pool dies, too.
+    // The member that shall read the pool dies, too.
     let notices = scene.device.hang_up(dies.number, scene.now_ns);
     assert_eq!(notices.len(), 2);
     for notice in &notices {
@@ -128,7 +121,7 @@ fn a_member_that_has_departed_takes_over_nothing_and_keeps_no_group() {
     lives.got.sort_unstable();
     assert!(lives.got.iter().copied().eq(0..200), "each once");
     assert_eq!(scene.device.sizes(), [1, 1]);
-    scene.device.departs(lives.number, scene.now_ns);
+    scene.device.hang_up(lives.number, scene.now_ns);
     assert_eq!(scene.device.sizes(), [0, 0]);
     let ended = scene.device.ended();
     assert_eq!((ended.offered, ended.produced), (200, 200));

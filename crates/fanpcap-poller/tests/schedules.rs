@@ -188,13 +188,10 @@ impl World {
         }
     }
 
-    /// The member's process ends at once, or closes its handle before.
-    fn end(&mut self, member: u64, departs: bool) {
+    /// The member's process ends.
+    fn end(&mut self, member: u64) {
         if self.applications.len() < 2 {
             return;
-        }
-        if departs {
-            self.group.depart(member, &mut self.side).unwrap();
         }
         self.side.connections.get_mut(&member).unwrap().is_open = false;
         let application = self.applications.remove(&member).unwrap();
@@ -227,8 +224,7 @@ impl World {
         match (what % 12, self.nth(nth)) {
             (0..4, _) => self.send(u64::from(count % 300)),
             (4, _) if self.applications.len() < 7 => self.join(name),
-            (5, Some(member)) => self.end(member, false),
-            (6, Some(member)) => self.end(member, true),
+            (5 | 6, Some(member)) => self.end(member),
             (7, Some(member)) => {
                 let application = self.applications.get_mut(&member).unwrap();
                 application.hangs = !application.hangs;
@@ -329,7 +325,7 @@ fn a_death_moves_only_the_flows_of_the_member_that_dies() {
     for member in 1..5 {
         world.applications.get_mut(&member).unwrap().got.clear();
     }
-    world.end(3, false);
+    world.end(3);
     world.attend();
     world.send(3000);
     world.finish();
@@ -374,7 +370,7 @@ fn a_newcomer_to_a_sticky_group_moves_no_flow_that_is_remembered() {
     );
     assert_eq!(owners_after(&mut world), before);
     // The flows of a member that dies go to others.
-    world.end(2, false);
+    world.end(2);
     world.attend();
     let after = owners_after(&mut world);
     for (flow, members) in before {
@@ -395,7 +391,7 @@ fn a_successor_gets_the_pool_and_the_buckets_of_its_predecessor() {
         places.map(|it| (it.state, it.buckets)).collect::<Vec<_>>()
     };
     assert_eq!(slots(&world), [(State::Live, 2048), (State::Live, 2048)]);
-    world.end(2, false);
+    world.end(2);
     world.attend();
     world.send(1000);
     assert_eq!(slots(&world)[1], (State::Awaited, 2048));

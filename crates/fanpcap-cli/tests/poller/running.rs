@@ -169,7 +169,6 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn enter(engine: &str) -> Result<Self> {
         let hello = Hello {
-            device: FAR.to_owned(),
             group: Some(5),
             steering: Steering::Any,
             name: None,

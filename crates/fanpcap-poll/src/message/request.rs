@@ -35,8 +35,6 @@ pub enum Balance {
 /// What a newcomer asks of a poller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The device, as the application has named it.
-    pub device: String,
     /// The group's number; `None` for a group of the handle's own.
     pub group: Option<u16>,
     /// How the group shares packets.
@@ -61,7 +59,6 @@ const CLASSES: u8 = 64;
 const HELLO: u16 = 1;
 const READS: u16 = 16;
 const READ_OUT: u16 = 17;
-const DEPARTS: u16 = 18;
 
 /// A message of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +69,6 @@ pub enum Request {
     Reads,
     /// The member has read the pool of this member to its end, or can't read it.
     ReadOut(u64),
-    /// The member's application closes its handle.
-    Departs,
 }
 
 impl Request {
@@ -90,7 +85,6 @@ impl Request {
                 out.u64(*member);
                 Ok(out.done())
             }
-            Self::Departs => Ok(head(DEPARTS).done()),
         }
     }
 
@@ -104,7 +98,6 @@ impl Request {
             HELLO => return Hello::read(from).map(Self::Hello),
             READS => Self::Reads,
             READ_OUT => Self::ReadOut(from.u64("member")?),
-            DEPARTS => Self::Departs,
             _ => return Err(Malformed::Kind(kind)),
         };
         from.end()?;
@@ -119,7 +112,6 @@ impl Hello {
     /// The field that is too long, or that no poller accepts.
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
         let mut out = head(HELLO);
-        out.name("device", &self.device)?;
         out.option(self.group.map(u32::from));
         match &self.steering {
             Steering::Any => out.u8(0),
@@ -148,7 +140,6 @@ impl Hello {
 
     fn read(mut from: Reader<'_>) -> Result<Self, Malformed> {
         let hello = Self {
-            device: from.name("device")?,
             group: match from.option("group")? {
                 Some(group) => Some(u16::try_from(group).map_err(|_| Malformed::Field("group"))?),
                 None => None,

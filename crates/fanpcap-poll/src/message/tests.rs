@@ -41,7 +41,6 @@ fn text(text: String) -> Steering {
 
 prop_compose! {
     fn hello()(
-        device in name(),
         group in any::<Option<u16>>(),
         steering in steering(),
         name in proptest::option::of(name()),
@@ -49,7 +48,7 @@ prop_compose! {
         memory in any::<Option<u32>>(),
         wants_sent in any::<bool>(),
     ) -> Hello {
-        Hello { device, group, steering, name, weight, class, snaplen, memory, wants_sent }
+        Hello { group, steering, name, weight, class, snaplen, memory, wants_sent }
     }
 }
 
@@ -58,7 +57,6 @@ fn request() -> impl Strategy<Value = Request> {
         hello().prop_map(Request::Hello),
         Just(Request::Reads),
         any::<u64>().prop_map(Request::ReadOut),
-        Just(Request::Departs),
     ]
 }
 
@@ -135,7 +133,6 @@ proptest! {
 
 fn short() -> Hello {
     Hello {
-        device: "packet:eth0".to_owned(),
         group: Some(5),
         steering: text("main = udp".to_owned()),
         name: None,
@@ -150,8 +147,7 @@ fn short() -> Hello {
 /// A change of these bytes needs another [`VERSION`].
 #[test]
 fn the_bytes_of_a_hello_are_those_of_this_version() {
-    let expected =
-        b"fanp\x01\0\x01\0\x0b\0packet:eth0\x01\x05\0\0\0\x01\0\0\x0a\0main = udp\0\0\x01\0\0\
+    let expected = b"fanp\x01\0\x01\0\x01\x05\0\0\0\x01\0\0\x0a\0main = udp\0\0\x01\0\0\
                      \x60\0\0\0\0\x01";
     assert_eq!(short().encode().unwrap(), expected);
 }
@@ -179,10 +175,9 @@ fn what_no_poller_accepts_is_not_sent() {
         hello.encode().unwrap_err()
     };
     let field = Malformed::Field;
-    assert_eq!(wrong(&|it| it.device.clear()), field("device"));
-    assert_eq!(wrong(&|it| it.device = "a\nb".to_owned()), field("device"));
-    assert_eq!(wrong(&|it| it.device = "a".repeat(256)), field("device"));
-    assert_eq!(wrong(&|it| it.name = Some(String::new())), field("name"));
+    for name in [String::new(), "a\nb".to_owned(), "a".repeat(256)] {
+        assert_eq!(wrong(&|it| it.name = Some(name.clone())), field("name"));
+    }
     assert_eq!(wrong(&|it| it.class = 64), field("class"));
     let long = |len| text("x".repeat(len));
     assert_eq!(
@@ -191,7 +186,6 @@ fn what_no_poller_accepts_is_not_sent() {
     );
     let mut hello = short();
     hello.steering = long(TEXT_MAX);
-    hello.device = "d".repeat(NAME_MAX);
     hello.name = Some("n".repeat(NAME_MAX));
     let bytes = hello.encode().unwrap();
     assert!(bytes.len() <= LONGEST, "the longest message");

@@ -45,8 +45,6 @@ pub(super) enum State {
     Unread,
     /// It has looked for packets.
     Reads,
-    /// It has closed its handle. The connection is still open.
-    Departed,
     /// The connection has closed.
     Gone,
 }

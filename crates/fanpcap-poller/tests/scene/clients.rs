@@ -228,7 +228,6 @@ pub fn await_answer(socket: BorrowedFd<'_>) -> Option<(Answer, Vec<OwnedFd>)> {
 /// A hello for group 5.
 pub fn hello() -> Hello {
     Hello {
-        device: "packet:eth0".to_owned(),
         group: Some(5),
         steering: Steering::Any,
         name: None,
