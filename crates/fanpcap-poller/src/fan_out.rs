@@ -37,19 +37,22 @@ impl FanOut {
 
     /// Begins a group without members, as [`NewGroup::ready`] and [`FanOut::install`] together do.
     pub fn begin(&mut self, number: u8, group: NewGroup) -> bool {
-        group.ready().is_some_and(|it| self.install(number, it))
+        let ready = group.ready();
+        ready.is_some_and(|it| self.install(number, it).is_ok())
     }
 
-    /// Begins a group without members. Returns false if the number is not below [`GROUPS_MAX`], or
-    /// if another group has it.
-    pub fn install(&mut self, number: u8, group: ReadyGroup) -> bool {
+    /// Begins a group without members.
+    ///
+    /// # Errors
+    /// The group, if the number is not below [`GROUPS_MAX`], or if another group has it.
+    pub fn install(&mut self, number: u8, group: ReadyGroup) -> Result<(), ReadyGroup> {
         let queue = self.queue;
         let place = self.groups.get_mut(usize::from(number));
         let Some(place) = place.filter(|place| place.is_none()) else {
-            return false;
+            return Err(group);
         };
         place.insert(group.0).queue = queue;
-        true
+        Ok(())
     }
 
     /// Ends a group.
@@ -58,10 +61,20 @@ impl FanOut {
         Some(ReadyGroup(group))
     }
 
-    /// Directs a slot's packets into a pool from now on. Returns false if there is no such group.
-    pub fn admit(&mut self, at: MemberSlot, writer: LaneWriter, wants: Wants) -> bool {
-        let group = self.group_mut(at.group);
-        group.map(|it| it.admit(at.slot, writer, wants)).is_some()
+    /// Directs a slot's packets into a pool from now on. Returns the slot's former pool.
+    ///
+    /// # Errors
+    /// The writer, if there is no such group.
+    pub fn admit(
+        &mut self,
+        at: MemberSlot,
+        writer: LaneWriter,
+        wants: Wants,
+    ) -> Result<Option<Dismissed>, LaneWriter> {
+        match self.group_mut(at.group) {
+            Some(group) => Ok(group.admit(at.slot, writer, wants)),
+            None => Err(writer),
+        }
     }
 
     /// Removes a slot's pool. When this function returns, no more packets come into the pool.

@@ -131,10 +131,16 @@ impl Group {
         })
     }
 
-    /// Directs a slot's packets into a pool, in the place of the slot's former pool.
-    pub(crate) fn admit(&mut self, slot: u8, writer: LaneWriter, wants: Wants) {
-        self.dismiss(slot);
+    /// Directs a slot's packets into a pool. Returns the slot's former pool.
+    pub(crate) fn admit(
+        &mut self,
+        slot: u8,
+        writer: LaneWriter,
+        wants: Wants,
+    ) -> Option<Dismissed> {
+        let former = self.dismiss(slot);
         self.members[usize::from(slot)] = Some(Member { writer, wants });
+        former
     }
 
     /// Removes a slot's pool. All its records are published.

@@ -42,30 +42,27 @@ pub struct Polled {
 
 impl Polled {
     /// Directs a slot's packets into a pool, and wakes its member by this end of a socket pair.
-    /// Returns false if there is no such group.
+    /// Returns what the slot's former member had. Whoever drops the result frees its memory.
+    ///
+    /// # Errors
+    /// The writer, if there is no such group.
     pub fn admit(
         &mut self,
         at: MemberSlot,
         writer: LaneWriter,
         wants: Wants,
         bell: Arc<OwnedFd>,
-    ) -> bool {
-        let is_admitted = self.fan_out.admit(at, writer, wants);
-        if is_admitted {
-            self.bells.insert(at, bell);
-        }
-        is_admitted
+    ) -> Result<Option<LeftSlot>, LaneWriter> {
+        let former = self.fan_out.admit(at, writer, wants)?;
+        let bell = self.bells.insert(at, bell);
+        Ok(former.map(|pool| LeftSlot::of(pool, bell)))
     }
 
     /// Removes a slot's pool and bell. Wakes the member first, so that it reads the last packets.
     /// Whoever drops the result unmaps the pool, and closes the bell.
     pub fn dismiss(&mut self, at: MemberSlot) -> Option<LeftSlot> {
         let pool = self.fan_out.dismiss(at)?;
-        let bell = self.bells.remove(&at);
-        if let Some(bell) = &bell {
-            ring(bell);
-        }
-        Some(LeftSlot { pool, _bell: bell })
+        Some(LeftSlot::of(pool, self.bells.remove(&at)))
     }
 
     /// The source's counts, and why no packets come, if the source has said so.
@@ -116,6 +113,13 @@ pub struct LeftSlot {
 }
 
 impl LeftSlot {
+    fn of(pool: Dismissed, bell: Option<Arc<OwnedFd>>) -> Self {
+        if let Some(bell) = &bell {
+            ring(bell);
+        }
+        Self { pool, _bell: bell }
+    }
+
     /// The pool's final counts in the queue.
     pub fn counts(&self) -> PoolCounts {
         self.pool.counts()

@@ -15,7 +15,7 @@ use fanpcap_testkit::frames::{ethernet, udp, v4};
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
 use fanpcap_wire::Tag;
 use proptest::prelude::*;
-use scene::{Fake, SIZE_OF_POOL, admit, drain, group, poll_all, share, table};
+use scene::{ALL, Fake, SIZE_OF_POOL, admit, drain, group, poll_all, share, table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -266,6 +266,25 @@ fn a_member_comes_and_goes_and_the_counts_stay() {
     assert!(fan_out.dismiss(MemberSlot { group: 5, slot: 0 }).is_none());
 }
 
+/// To free a pool or a group takes milliseconds, which the queue's thread does not have.
+#[test]
+fn what_is_replaced_or_refused_goes_back_to_the_caller() {
+    let (mut fan_out, mut pools) = scene(FLOW, &[0]);
+    poll_all(&mut fan_out, &mut source(&frames(100)));
+    let writer = || {
+        let (_, mut lanes) = PoolFile::create(PoolKind::File, SIZE_OF_POOL).unwrap();
+        lanes.remove(0)
+    };
+    let former = fan_out.admit(of_group(0), writer(), ALL).unwrap();
+    assert_eq!(former.unwrap().counts().produced, 100);
+    assert_eq!(numbers(&mut pools[0]).len(), 100);
+    assert_eq!(fan_out.counts(3).unwrap().produced, 100);
+    let nowhere = MemberSlot { group: 5, slot: 0 };
+    assert!(fan_out.admit(nowhere, writer(), ALL).is_err());
+    let ready = group(FLOW, &table(false)).ready().unwrap();
+    assert!(fan_out.install(3, ready).is_err());
+}
+
 #[test]
 fn a_group_without_members_counts_its_packets() {
     let mut fan_out = FanOut::new(0);
@@ -361,7 +380,8 @@ fn who_does_not_want_sent_packets_gets_none() {
         snaplen: 40,
         sent: false,
     };
-    assert!(fan_out.admit(of_group(1), lanes.remove(0), received_only));
+    let admitted = fan_out.admit(of_group(1), lanes.remove(0), received_only);
+    assert!(admitted.unwrap().is_none());
     let frames = frames(100);
     let packets = frames.iter().map(|it| Packet {
         is_sent: it.sequence % 2 == 0,

@@ -49,7 +49,8 @@ impl Members for Side {
     fn admit(&mut self, member: u64, slot: u8) {
         let (file, mut lanes) = PoolFile::create(PoolKind::File, SIZE_OF_POOL).unwrap();
         let at = MemberSlot { group: 0, slot };
-        assert!(self.fan_out.admit(at, lanes.remove(0), ALL));
+        let former = self.fan_out.admit(at, lanes.remove(0), ALL);
+        assert!(former.unwrap().is_none());
         let connection = Connection {
             file,
             is_open: true,

@@ -100,7 +100,7 @@ impl Device {
             let ready = group.for_other_queue().ready();
             let ready = ready.ok_or_else(|| refused("poller-failed", NO_TABLE))?;
             let installed = queue.change(move |queue| queue.fan_out.install(index, ready));
-            if installed != Some(true) {
+            if !matches!(installed, Some(Ok(()))) {
                 return Err(refused("poller-failed", NO_QUEUE));
             }
         }

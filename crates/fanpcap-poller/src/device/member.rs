@@ -172,7 +172,8 @@ impl Members for Side<'_> {
         for (queue, lane) in self.queues.iter().zip(lanes) {
             let at = MemberSlot { group, slot };
             let bell = Arc::clone(&bell);
-            queue.change(move |queue| queue.admit(at, lane, wants, bell));
+            // This thread unmaps what the slot had before.
+            drop(queue.change(move |queue| queue.admit(at, lane, wants, bell)));
         }
         if let Some(member) = self.members.get_mut(&member) {
             member.slot = Some(slot);

@@ -155,7 +155,8 @@ pub fn policy() -> Policy {
 /// Admits a member to a slot, and returns its reader.
 pub fn admit(fan_out: &mut FanOut, at: MemberSlot, size: PoolSize) -> Pool {
     let (file, mut lanes) = PoolFile::create(PoolKind::File, size).unwrap();
-    assert!(fan_out.admit(at, lanes.remove(0), ALL));
+    let former = fan_out.admit(at, lanes.remove(0), ALL).unwrap();
+    assert!(former.is_none());
     reader(&file)
 }
 
