@@ -2,8 +2,7 @@
 
 use fanpcap::handle::Joined;
 use fanpcap_engine::PolledIo;
-use fanpcap_linux::file::shared;
-use fanpcap_reader::{PublishedCounters, PublishedPosition, Reader};
+use fanpcap_reader::{PublishedCounters, Reader};
 use std::sync::Arc;
 
 /// A handle's membership in a group of a poller.
@@ -18,7 +17,7 @@ pub(crate) struct Polled {
 
 impl Polled {
     pub(crate) fn new(io: Arc<dyn PolledIo>, joined: Joined) -> Self {
-        let kept = own_counters();
+        let kept = PublishedCounters::own();
         Self { io, joined, kept }
     }
 
@@ -27,32 +26,5 @@ impl Polled {
     pub(crate) fn attend_by(&self, reader: &Reader, device: usize) {
         reader.keep(device, self.kept.clone());
         reader.control().attend_to(device, self.io.tasks());
-    }
-}
-
-/// Counters in this process's own memory.
-fn own_counters() -> PublishedCounters {
-    let words = shared::own(&[0; 9]);
-    let [
-        taken,
-        mark,
-        received,
-        dropped,
-        reading,
-        read_ns,
-        read_taken,
-        idle_taken,
-        looked_ns,
-    ] = words;
-    PublishedCounters {
-        position: PublishedPosition { taken, mark },
-        received,
-        dropped,
-        reading,
-        read_ns,
-        read_taken,
-        idle_taken,
-        looked_ns,
-        more: None,
     }
 }

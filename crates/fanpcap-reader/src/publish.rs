@@ -7,7 +7,7 @@
 
 use crate::group_tasks::PublishedPosition;
 use crate::port::Port;
-use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use std::fmt;
@@ -38,6 +38,34 @@ pub struct PublishedCounters {
     pub looked_ns: Word,
     /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,
+}
+
+impl PublishedCounters {
+    /// Counters in this process's own memory.
+    pub fn own() -> Self {
+        let [
+            taken,
+            mark,
+            received,
+            dropped,
+            reading,
+            read_ns,
+            read_taken,
+            idle_taken,
+            looked_ns,
+        ] = shared::own(&[0; 9]);
+        Self {
+            position: PublishedPosition { taken, mark },
+            received,
+            dropped,
+            reading,
+            read_ns,
+            read_taken,
+            idle_taken,
+            looked_ns,
+            more: None,
+        }
+    }
 }
 
 /// More counters that are published together with the kernel's counters.
@@ -213,7 +241,6 @@ fn stride(last: u64, took: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::quiet::Quiet;
-    use fanpcap_linux::file::shared;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[derive(Debug)]
@@ -241,21 +268,8 @@ mod tests {
 
     fn publisher(at_ns: u64) -> (Publisher, PublishedCounters) {
         let port = Arc::new(Quiet::new(false));
-        let word = |value| shared::own(&[value])[0].clone();
-        let kept = PublishedCounters {
-            position: PublishedPosition {
-                taken: word(u64::MAX),
-                mark: word(0),
-            },
-            received: word(0),
-            dropped: word(0),
-            reading: word(0),
-            read_ns: word(0),
-            read_taken: word(0),
-            idle_taken: word(0),
-            looked_ns: word(0),
-            more: None,
-        };
+        let kept = PublishedCounters::own();
+        kept.position.taken.set(u64::MAX);
         (Publisher::new(kept.clone(), port, at_ns), kept)
     }
 

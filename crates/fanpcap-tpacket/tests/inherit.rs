@@ -7,15 +7,12 @@
 )]
 
 use fanpcap_linux::bpf;
-use fanpcap_linux::file::shared;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag;
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::packet::{self, Address, Filter};
 use fanpcap_linux::process::netns;
-use fanpcap_reader::{
-    Call, Direction, Options, Packet, PublishedCounters, PublishedPosition, Reader,
-};
+use fanpcap_reader::{Call, Direction, Options, Packet, PublishedCounters, Reader};
 use fanpcap_ring::{Layout as _, Position, Remains};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -82,21 +79,7 @@ fn number(data: &[u8]) -> u32 {
 /// Reads `taken` packets, then stops like a reader that has died. Returns its position.
 fn die(socket: BorrowedFd<'static>, taken: u32, got: &mut Vec<u32>) -> Position {
     let reader = Reader::new(fanpcap_tpacket::open(socket).unwrap(), &OPTIONS).unwrap();
-    let word = || shared::own(&[0])[0].clone();
-    let kept = PublishedCounters {
-        position: PublishedPosition {
-            taken: word(),
-            mark: word(),
-        },
-        received: word(),
-        dropped: word(),
-        reading: word(),
-        read_ns: word(),
-        read_taken: word(),
-        idle_taken: word(),
-        looked_ns: word(),
-        more: None,
-    };
+    let kept = PublishedCounters::own();
     reader.keep(0, kept.clone());
     let mut call = Call::new(-1);
     for _ in 0..taken {

@@ -163,8 +163,8 @@ mod tests {
         totals.add(&[SourceCounts::default()], &GroupCounts::default());
         assert_eq!(totals.notes(), None);
         totals.add(&[counts, counts], &GroupCounts::default());
-        let expected = "packet:lo, queues: 6 packets that came twice, left out once, 2 reads of the \
-                        kernel's counters that failed";
+        let expected = "packet:lo, queues: 6 packets that came twice, left out once, 2 reads of \
+                        the kernel's counters that failed";
         assert_eq!(totals.notes().unwrap(), expected);
     }
 

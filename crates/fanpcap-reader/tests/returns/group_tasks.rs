@@ -3,7 +3,6 @@
 
 use super::fake::{EndsRead, FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::program::{FakeProgram, record};
-use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{
     GroupTasks, Input, LinkState, PublishedCounters, PublishedPosition, Reader, Takeover,
@@ -288,30 +287,8 @@ fn a_read_that_does_not_wait_attends_when_it_finds_nothing() {
 /// Lets the reader publish its counters and its position, for its only device. Returns the
 /// published position.
 pub(crate) fn keep(reader: &Reader) -> PublishedPosition {
-    let words = shared::own(&[0; 9]);
-    let [
-        taken,
-        mark,
-        received,
-        dropped,
-        reading,
-        read_ns,
-        read_taken,
-        idle_taken,
-        looked_ns,
-    ] = words;
-    let position = PublishedPosition { taken, mark };
-    let kept = PublishedCounters {
-        position: position.clone(),
-        received,
-        dropped,
-        reading,
-        read_ns,
-        read_taken,
-        idle_taken,
-        looked_ns,
-        more: None,
-    };
+    let kept = PublishedCounters::own();
+    let position = kept.position.clone();
     reader.keep(0, kept);
     position
 }

@@ -4,10 +4,7 @@ use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, p
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
 use fanpcap_bpf::classic::opcode::*;
-use fanpcap_linux::file::shared;
-use fanpcap_reader::{
-    Direction, Options, PortStatistics, PublishedCounters, PublishedPosition, Reader,
-};
+use fanpcap_reader::{Direction, Options, PortStatistics, PublishedCounters, Reader};
 
 /// `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
@@ -162,21 +159,7 @@ fn a_filter_can_be_changed_in_a_callback() {
 fn what_was_taken_and_counted_is_published() {
     let (mut device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    let word = || shared::own(&[0])[0].clone();
-    let kept = PublishedCounters {
-        position: PublishedPosition {
-            taken: word(),
-            mark: word(),
-        },
-        received: word(),
-        dropped: word(),
-        reading: word(),
-        read_ns: word(),
-        read_taken: word(),
-        idle_taken: word(),
-        looked_ns: word(),
-        more: None,
-    };
+    let kept = PublishedCounters::own();
     reader.keep(0, kept.clone());
     *device.port.statistics.lock().unwrap() = PortStatistics {
         received: 40,
