@@ -38,6 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure_pools()?;
     // Each member takes some descriptors. The present limit may be enough.
     let _ = child::raise_open_files();
+    socket::remove_left();
     let places = arguments.devices.iter();
     let wakes: Result<Vec<_>, _> = places.clone().map(|_| Wake::new()).collect();
     let wakes = wakes.context("eventfd")?;

@@ -9,13 +9,13 @@
 //! containers can share the pages without this state.
 
 use fanpcap_linux::file::directory::{self, Directory};
+use fanpcap_linux::file::trusted::{self, Make, enter_or_make_by, is_untrusted, placed};
+pub use fanpcap_linux::file::trusted::{enter, enter_or_make};
 use fanpcap_linux::process;
 use fanpcap_linux::wait::clock;
 use std::ffi::OsStr;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 /// The first base: usually only root can create names here.
 const RUN: &str = "/run";
@@ -33,9 +33,6 @@ const STATE: &str = "fanpcap-state";
 /// directory for each version.
 const VERSION: &str = "v7";
 
-/// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
-const STICKY: u32 = 0o1000;
-
 /// How many times to try to make the root's directory while other processes make or replace it.
 const ATTEMPTS: u32 = 8;
 
@@ -46,39 +43,10 @@ pub struct Root {
     base: PathBuf,
 }
 
-/// An untrusted file or directory where a directory of pages should be.
-#[derive(Debug)]
-pub struct Foreign {
-    path: PathBuf,
-    user: u32,
-    mode: u32,
-}
-
-impl Foreign {
-    /// The path of the file or directory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl fmt::Display for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, user, mode } = self;
-        let mode = mode & 0o7777;
-        write!(
-            f,
-            "{} is not trusted (user {user}, mode {mode:o}): make it root's, mode 755",
-            path.display()
-        )
-    }
-}
-
-impl std::error::Error for Foreign {}
-
 /// Returns the path of the root, which may not exist yet.
 ///
 /// # Errors
-/// `ENODEV` when neither base is in memory. [`Foreign`], of kind `PermissionDenied`, when other
+/// `ENODEV` when neither base is in memory. [`trusted::Untrusted`], of kind `PermissionDenied`, when other
 /// users could change the root. In both cases no member has a page.
 pub fn root() -> io::Result<PathBuf> {
     let root = Root::find()?;
@@ -106,7 +74,7 @@ pub fn make_root() -> io::Result<PathBuf> {
 /// As [`make_root`].
 pub fn state_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf)> {
     let path = base(Path::new(RUN), Path::new(SHM), &[STATE])?;
-    let made = make_own(&open_base(&path)?, STATE, Directory::make_private);
+    let made = make_own(&trusted::base(&path)?, STATE, Directory::make_private);
     let mut found = made.map_err(|error| placed(&path, error))?;
     let mut path = path.join(STATE);
     for name in [name, part] {
@@ -124,19 +92,14 @@ pub fn state_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf
 /// [`root`].
 pub fn find_state(name: &str) -> io::Result<Directory> {
     let base = base(Path::new(RUN), Path::new(SHM), &[STATE])?;
-    enter(&enter(&open_base(&base)?, STATE)?, name)
+    enter(&enter(&trusted::base(&base)?, STATE)?, name)
 }
 
 /// Returns the reason why no member has a page, in brackets for the end of a message. The text is
 /// empty unless the root is untrusted.
 pub fn distrust() -> String {
-    let foreign = root().err().filter(is_foreign);
+    let foreign = root().err().filter(is_untrusted);
     foreign.map_or_else(String::new, |error| format!(" ({error})"))
-}
-
-/// Whether an error is about a file or directory that is not trusted.
-pub fn is_foreign(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Foreign>())
 }
 
 impl Root {
@@ -167,9 +130,9 @@ impl Root {
     /// Opens the root.
     ///
     /// # Errors
-    /// `ENOENT` when the root does not exist yet, and [`Foreign`].
+    /// `ENOENT` when the root does not exist yet, and [`trusted::Untrusted`].
     pub fn open(&self) -> io::Result<Directory> {
-        let own = enter(&open_base(&self.base)?, NAME);
+        let own = enter(&trusted::base(&self.base)?, NAME);
         let own = own.map_err(|error| placed(&self.base, error))?;
         enter(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
     }
@@ -177,9 +140,9 @@ impl Root {
     /// Opens the root and makes it if needed.
     ///
     /// # Errors
-    /// [`Foreign`], and the error of mkdir(2).
+    /// [`trusted::Untrusted`], and the error of mkdir(2).
     pub fn make(&self) -> io::Result<Directory> {
-        let base = open_base(&self.base)?;
+        let base = trusted::base(&self.base)?;
         let own =
             make_own(&base, NAME, Directory::make).map_err(|error| placed(&self.base, error))?;
         enter_or_make(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
@@ -206,76 +169,6 @@ fn base(run: &Path, shm: &Path, names: &[&str]) -> io::Result<PathBuf> {
     Ok(base.to_owned())
 }
 
-fn open_base(path: &Path) -> io::Result<Directory> {
-    let base = Directory::open(path)?;
-    let about = base.metadata()?;
-    let is_sticky = about.mode() & STICKY != 0 && directory::is_roots_or_own(&about);
-    match is_sticky || directory::is_trusted(&about) {
-        true => Ok(base),
-        false => Err(foreign(path.to_owned(), &about)),
-    }
-}
-
-/// Prepends `parent` to the path in an error of [`enter`].
-fn placed(parent: &Path, error: io::Error) -> io::Error {
-    match error.downcast::<Foreign>() {
-        Ok(found) => Foreign {
-            path: parent.join(found.path),
-            ..found
-        }
-        .into(),
-        Err(error) => error,
-    }
-}
-
-impl From<Foreign> for io::Error {
-    fn from(foreign: Foreign) -> Self {
-        Self::new(io::ErrorKind::PermissionDenied, foreign)
-    }
-}
-
-fn foreign(path: PathBuf, about: &Metadata) -> io::Error {
-    let (user, mode) = (about.uid(), about.mode());
-    Foreign { path, user, mode }.into()
-}
-
-/// Opens the directory `name` in `parent` if only root and the process's user can change it.
-///
-/// # Errors
-/// [`Foreign`], also when `name` is not a directory; and the error of openat(2).
-pub fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
-    let found = match parent.enter(OsStr::new(name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Err(foreign(name.into(), &parent.about(OsStr::new(name))?));
-        }
-        found => found?,
-    };
-    let about = found.metadata()?;
-    match directory::is_trusted(&about) {
-        true => Ok(found),
-        false => Err(foreign(name.into(), &about)),
-    }
-}
-
-/// Opens the directory as [`enter`] does, and makes it if it does not exist.
-///
-/// # Errors
-/// As [`enter`], and the error of mkdirat(2).
-pub fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Directory> {
-    enter_or_make_by(parent, name, Directory::make)
-}
-
-fn enter_or_make_by(parent: &Directory, name: &str, make: Make) -> io::Result<Directory> {
-    match enter(parent, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        entered => return entered,
-    }
-    match make(parent, OsStr::new(name)) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => enter(parent, name),
-    }
-}
-
 /// Opens or makes a directory in the base. If every user can create names in the base, only root's
 /// processes make the directory, and they move a foreign file of that name aside.
 fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
@@ -288,7 +181,7 @@ fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
     }
     for attempt in 1..ATTEMPTS {
         match enter_or_make_by(base, name, make) {
-            Err(error) if is_foreign(&error) => {
+            Err(error) if is_untrusted(&error) => {
                 // If this fails, the next attempt finds the foreign directory again and reports it.
                 let _ = move_aside(base, name, make, attempt);
             }
@@ -297,9 +190,6 @@ fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
     }
     enter_or_make_by(base, name, make)
 }
-
-/// A function that makes a subdirectory with this name.
-type Make = fn(&Directory, &OsStr) -> io::Result<()>;
 
 /// Makes a directory under a temporary name and exchanges it with the foreign file. Afterwards the
 /// foreign file has the temporary name.

@@ -1,7 +1,8 @@
-//! Files: directories held by descriptor, locks, mapped counters, memory files, privileged
+//! Files: directories held by descriptor, trusted ones, locks, mapped counters, memory files, privileged
 //! executables, inotify, sysfs, BPF file systems, and free space.
 
 pub mod directory;
+pub mod trusted;
 pub mod shared;
 pub mod lock;
 pub mod inotify;

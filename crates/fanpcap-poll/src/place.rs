@@ -5,42 +5,23 @@
 //! network namespace of its own, and its administrator mounts the socket of one device into the
 //! parent directory.
 
-use fanpcap_linux::file::directory::{self, Directory};
+use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::file::trusted;
 use fanpcap_linux::process::netns;
-use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 /// The directory in which all pollers' directories are made.
 const BASE: &str = "/run";
 
+/// How often to try to make the directories while other processes remove them when they are empty.
+const ATTEMPTS: u32 = 8;
+
 /// The directory of all pollers, in [`BASE`].
 const POLLERS: &str = "fanpcap-pollers";
-
-/// A file or directory that users other than root and the own user can change, in the place of a
-/// poller's directory.
-#[derive(Debug)]
-pub struct Untrusted {
-    path: PathBuf,
-    user: u32,
-    mode: u32,
-}
-
-impl fmt::Display for Untrusted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, user, mode } = self;
-        let (path, mode) = (path.display(), mode & 0o7777);
-        write!(
-            f,
-            "{path} is not trusted (user {user}, mode {mode:o}): make it root's, mode 755"
-        )
-    }
-}
-
-impl Error for Untrusted {}
 
 /// The name of the socket that serves a device, for example `packet:eth0`.
 pub fn name(engine: &str, device: &str) -> OsString {
@@ -64,7 +45,7 @@ pub struct Found {
 /// listens.
 ///
 /// # Errors
-/// `NotFound` if neither directory has the name; [`Untrusted`] of kind `PermissionDenied`;
+/// `NotFound` if neither directory has the name; [`trusted::Untrusted`] of kind `PermissionDenied`;
 /// `InvalidInput` for names with a `/`; the errors of open(2).
 pub fn open(engine: &str, device: &str) -> io::Result<Found> {
     open_below(Path::new(BASE), netns::inode()?, engine, device)
@@ -74,10 +55,10 @@ fn open_below(base: &Path, netns: u64, engine: &str, device: &str) -> io::Result
     let name = name(engine, device);
     let all = Trusted::base(base)?.enter(POLLERS)?;
     match all.enter(&of_namespace(netns)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if is_absent(&error) => {}
         Err(error) => return Err(error),
         Ok(own) => match own.directory.about(&name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if is_absent(&error) => {}
             found => {
                 return found.map(|_| Found {
                     directory: own.directory,
@@ -99,16 +80,25 @@ fn open_below(base: &Path, netns: u64, engine: &str, device: &str) -> io::Result
 /// needed. Returns the directory and its path.
 ///
 /// # Errors
-/// [`Untrusted`] of kind `PermissionDenied`, and the errors of mkdir(2) and open(2). `NotFound` if
-/// another process has just removed the empty directory: try again.
+/// [`trusted::Untrusted`] of kind `PermissionDenied`, and the errors of mkdir(2) and open(2).
 pub fn make() -> io::Result<(Directory, PathBuf)> {
     make_below(Path::new(BASE), netns::inode()?)
 }
 
 fn make_below(base: &Path, netns: u64) -> io::Result<(Directory, PathBuf)> {
-    let all = Trusted::base(base)?.enter_or_make(POLLERS)?;
-    let own = all.enter_or_make(&of_namespace(netns))?;
-    Ok((own.directory, own.path))
+    let base = Trusted::base(base)?;
+    let make = || {
+        let all = base.enter_or_make(POLLERS)?;
+        let own = all.enter_or_make(&of_namespace(netns))?;
+        Ok((own.directory, own.path))
+    };
+    for _ in 1..ATTEMPTS {
+        match make() {
+            Err(error) if is_absent(&error) => {}
+            made => return made,
+        }
+    }
+    make()
 }
 
 /// Removes the directory of the calling thread's network namespace, and then the directory of all
@@ -128,74 +118,87 @@ fn remove_empty_below(base: &Path, netns: u64) -> io::Result<()> {
     base.directory.remove_directory(OsStr::new(POLLERS))
 }
 
-fn of_namespace(netns: u64) -> String {
-    format!("netns-{netns}")
+/// Calls `clear` for the directory of each network namespace, those included that no longer exist.
+/// `clear` removes what killed pollers have left, and returns whether it has removed anything. Such
+/// a directory is then removed if it is empty. Other empty directories stay: a poller that starts
+/// may just have made one. Leaves out directories that are not trusted.
+///
+/// # Errors
+/// The errors of open(2) and getdents(2).
+pub fn clear_all(clear: impl FnMut(&Directory) -> bool) -> io::Result<()> {
+    clear_all_below(Path::new(BASE), clear)
 }
 
-/// A directory that other users can't change.
+fn clear_all_below(base: &Path, mut clear: impl FnMut(&Directory) -> bool) -> io::Result<()> {
+    let base = Trusted::base(base)?;
+    let all = base.enter(POLLERS)?;
+    for name in all.directory.read()? {
+        let name = name?;
+        let Some(text) = name.to_str().filter(|it| it.starts_with(OF_NAMESPACE)) else {
+            continue;
+        };
+        let Ok(own) = all.enter(text) else { continue };
+        if clear(&own.directory) {
+            // Best effort: the directory may have other files.
+            let _ = all.directory.remove_directory(&name);
+        }
+    }
+    Ok(())
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// How the name of a namespace's directory begins.
+const OF_NAMESPACE: &str = "netns-";
+
+fn of_namespace(netns: u64) -> String {
+    format!("{OF_NAMESPACE}{netns}")
+}
+
+/// A directory that other users can't change, with its path.
 struct Trusted {
     directory: Directory,
     path: PathBuf,
 }
 
 impl Trusted {
-    /// A directory in which other users may make names, but can't rename or remove those of root.
     fn base(path: &Path) -> io::Result<Self> {
-        let directory = Directory::open(path)?;
-        let about = directory.metadata()?;
-        let is_sticky = about.mode() & STICKY != 0 && directory::is_roots_or_own(&about);
+        let directory = trusted::base(path)?;
         let path = path.to_owned();
-        match is_sticky || directory::is_trusted(&about) {
-            true => Ok(Self { directory, path }),
-            false => Err(untrusted(path, &about)),
-        }
+        Ok(Self { directory, path })
     }
 
     fn enter(&self, name: &str) -> io::Result<Self> {
-        let path = self.path.join(name);
-        let directory = match self.directory.enter(OsStr::new(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                let about = self.directory.about(OsStr::new(name))?;
-                return Err(untrusted(path, &about));
-            }
-            entered => entered?,
-        };
-        let about = directory.metadata()?;
-        match directory::is_trusted(&about) {
-            true => Ok(Self { directory, path }),
-            false => Err(untrusted(path, &about)),
-        }
+        self.found(name, trusted::enter(&self.directory, name))
     }
 
     fn enter_or_make(&self, name: &str) -> io::Result<Self> {
-        match self.directory.make(OsStr::new(name)) {
-            Ok(()) => {
-                // The umask may have removed permissions that members need.
-                let made = self.directory.path_to(OsStr::new(name))?;
-                fs::set_permissions(made, Permissions::from_mode(0o755))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        self.enter(name)
+        let made = trusted::enter_or_make_by(&self.directory, name, make_for_all);
+        self.found(name, made)
+    }
+
+    fn found(&self, name: &str, found: io::Result<Directory>) -> io::Result<Self> {
+        Ok(Self {
+            directory: found.map_err(|error| trusted::placed(&self.path, error))?,
+            path: self.path.join(name),
+        })
     }
 }
 
-fn untrusted(path: PathBuf, about: &Metadata) -> io::Error {
-    let (user, mode) = (about.uid(), about.mode());
-    let why = Untrusted { path, user, mode };
-    io::Error::new(io::ErrorKind::PermissionDenied, why)
+/// Makes a directory that members can read, whatever the umask is.
+fn make_for_all(parent: &Directory, name: &OsStr) -> io::Result<()> {
+    parent.make(name)?;
+    fs::set_permissions(parent.path_to(name)?, Permissions::from_mode(0o755))
 }
-
-/// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
-const STICKY: u32 = 0o1000;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
     use std::fs::DirBuilder;
-    use std::os::unix::fs::{DirBuilderExt, symlink};
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 
     struct Scene(PathBuf);
 
@@ -231,9 +234,7 @@ mod tests {
     }
 
     fn is_untrusted(error: &io::Error) -> bool {
-        let inner = error.get_ref();
-        inner.is_some_and(|it| it.is::<Untrusted>())
-            && error.kind() == io::ErrorKind::PermissionDenied
+        trusted::is_untrusted(error) && error.kind() == io::ErrorKind::PermissionDenied
     }
 
     const OWN: &str = "fanpcap-pollers/netns-7";
@@ -283,6 +284,30 @@ mod tests {
         fs::rename(scene.0.join(OWN), scene.0.join("moved")).unwrap();
         symlink("../moved", scene.0.join(OWN)).unwrap();
         assert!(is_untrusted(&scene.open(7).unwrap_err()));
+    }
+
+    #[test]
+    fn directories_are_removed_that_are_empty_after_something_was_removed_from_them() {
+        let scene = Scene::new("clear");
+        for (netns, files) in [(7, &["left"][..]), (8, &["left", "keep"]), (9, &[])] {
+            let (_, path) = make_below(&scene.0, netns).unwrap();
+            files
+                .iter()
+                .for_each(|it| fs::write(path.join(it), "").unwrap());
+        }
+        let (_, foreign) = make_below(&scene.0, 10).unwrap();
+        fs::write(foreign.join("left"), "").unwrap();
+        scene.set_mode("fanpcap-pollers/netns-10", 0o777);
+        scene.write("fanpcap-pollers/left");
+        let clear = |directory: &Directory| directory.remove_file(OsStr::new("left")).is_ok();
+        clear_all_below(&scene.0, clear).unwrap();
+        let mut left: Vec<_> = fs::read_dir(scene.0.join(POLLERS))
+            .unwrap()
+            .map(|it| it.unwrap().file_name())
+            .collect();
+        left.sort_unstable();
+        assert_eq!(left, ["left", "netns-10", "netns-8", "netns-9"]);
+        assert!(foreign.join("left").exists(), "not trusted");
     }
 
     #[test]

@@ -3,16 +3,18 @@
 
 use anyhow::{Context, Error, Result, bail};
 use fanpcap_linux::file::directory::{Access, Directory};
-use fanpcap_linux::file::lock;
+use fanpcap_linux::file::{lock, trusted};
 use fanpcap_linux::unix::{self, named};
-use fanpcap_poll::place::{self, Untrusted};
+use fanpcap_poll::place;
 use fanpcap_poller::server;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use super::place::Place;
@@ -28,8 +30,12 @@ pub(super) struct Name {
     _lock: File,
 }
 
-/// How often to try to take the lock while other processes make or remove its file.
-const ATTEMPTS: u32 = 8;
+/// How often to try to take the lock while other processes make or remove its file, or have the lock
+/// and do not listen.
+const ATTEMPTS: u32 = 40;
+
+/// The time between two attempts to take a lock that another process has.
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// How many connections wait until the poller accepts them.
 const BACKLOG: i32 = 64;
@@ -47,6 +53,7 @@ impl Name {
     /// Another process serves the device, or the directory can't be made or is not trusted.
     pub(super) fn take(place: &Place) -> Result<Self> {
         let name = place::name(place.kind.name(), &place.device);
+        let mut held = None;
         for _ in 0..ATTEMPTS {
             let (directory, path) = place::make().map_err(|error| unmade(place, error))?;
             match try_lock(&directory, &name) {
@@ -60,14 +67,21 @@ impl Name {
                         _lock: lock,
                     });
                 }
-                Ok(Locked::By(pid)) => bail!(served(place, pid)),
+                Ok(Locked::By(listener)) => bail!(served(place, pid_of(&listener))),
+                Ok(Locked::Held(file)) => {
+                    held = Some(file);
+                    thread::sleep(PAUSE);
+                }
                 Ok(Locked::Removed) => {}
                 // Another process has removed the empty directory.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(unmade(place, error)),
             }
         }
-        bail!("{place}: another process makes and removes the poller's files: try again")
+        let Some(held) = held else {
+            bail!("{place}: another process makes and removes the poller's files: try again");
+        };
+        bail!(served(place, lock::holder(&held, 0).map(|it| it.pid)))
     }
 
     /// The path of the socket.
@@ -109,6 +123,41 @@ impl Drop for Name {
     }
 }
 
+/// Removes the names that killed pollers have left, in the directories of all network namespaces: a
+/// later namespace may have the number of one that has ended. Best effort: without root, the names
+/// stay.
+pub(super) fn remove_left() {
+    let clear = |directory: &Directory| {
+        let names = directory.names();
+        names.filter(|lock| remove_name(directory, lock)).count() > 0
+    };
+    let _ = place::clear_all(clear);
+}
+
+/// Removes the name of the socket that this lock is for, and the lock, if no poller has the lock.
+/// Returns whether it has removed them. A poller that takes the lock meanwhile waits, and makes
+/// another file.
+fn remove_name(directory: &Directory, lock: &OsStr) -> bool {
+    let Some(name) = lock.as_bytes().strip_suffix(LOCK.as_bytes()) else {
+        return false;
+    };
+    let name = OsStr::from_bytes(name);
+    let Ok(Some(file)) = directory.file(lock, Access::Write) else {
+        return false;
+    };
+    // A process that has no lock may listen.
+    let is_left = matches!(lock::try_take(&file), Ok(true))
+        && has_name(&file, directory, lock)
+        && named::connect(directory, name, PATIENCE).is_err_and(|error| {
+            let kind = error.kind();
+            [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].contains(&kind)
+        });
+    if is_left {
+        let _ = directory.remove_file(name);
+    }
+    is_left && directory.remove_file(lock).is_ok()
+}
+
 /// Checks that no process that has no lock listens on the name.
 fn ensure_nobody_listens(directory: &Directory, name: &OsStr, place: &Place) -> Result<()> {
     match named::connect(directory, name, PATIENCE) {
@@ -121,8 +170,11 @@ fn ensure_nobody_listens(directory: &Directory, name: &OsStr, place: &Place) -> 
 
 enum Locked {
     Own(File),
-    /// Another process has the lock, with this id if it is known.
-    By(Option<u32>),
+    /// Another process has the lock, and listens at the other end of this connection.
+    By(OwnedFd),
+    /// Another process has the lock and does not listen: it starts or ends, or removes what a
+    /// killed one has left.
+    Held(File),
     /// Another process has removed the file.
     Removed,
 }
@@ -133,23 +185,29 @@ fn try_lock(directory: &Directory, name: &OsStr) -> io::Result<Locked> {
     let file = file.ok_or(io::ErrorKind::InvalidData)?;
     if !lock::try_take(&file)? {
         let connected = named::connect(directory, name, PATIENCE);
-        let pid = connected.ok().and_then(|it| pid_of(&it));
-        let holder = || lock::holder(&file, 0).map(|it| it.pid);
-        return Ok(Locked::By(pid.or_else(holder)));
+        return Ok(connected.map_or(Locked::Held(file), Locked::By));
     }
-    let has_name = directory.about(&lock_name).map(|it| it.ino());
-    Ok(match has_name {
-        Ok(inode) if inode == file.metadata()?.ino() => Locked::Own(file),
-        _ => Locked::Removed,
+    Ok(match has_name(&file, directory, &lock_name) {
+        true => Locked::Own(file),
+        false => Locked::Removed,
     })
 }
 
-/// A device's name has no `/`, so no socket has this name.
+/// Whether an open file still has its name.
+fn has_name(file: &File, directory: &Directory, name: &OsStr) -> bool {
+    let inodes = [directory.about(name), file.metadata()].map(|it| it.map(|it| it.ino()).ok());
+    inodes[0].is_some() && inodes[0] == inodes[1]
+}
+
+/// The name of the lock for a socket's name.
 fn lock_name(name: &OsStr) -> OsString {
     let mut lock = name.to_owned();
-    lock.push(".lock");
+    lock.push(LOCK);
     lock
 }
+
+/// How the name of a lock ends.
+const LOCK: &str = ".lock";
 
 /// The process that listens at the other end of a connection.
 fn pid_of(connection: &OwnedFd) -> Option<u32> {
@@ -167,11 +225,59 @@ fn served(place: &Place, pid: Option<u32>) -> String {
 }
 
 fn unmade(place: &Place, error: io::Error) -> Error {
-    let is_untrusted = error.get_ref().is_some_and(|it| it.is::<Untrusted>());
+    let is_untrusted = trusted::is_untrusted(&error);
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && !is_untrusted;
     let what = match is_denied {
         true => format!("{place}: the poller's socket needs root"),
         false => format!("{place}: the poller's socket"),
     };
     Error::new(error).context(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with a poller's files for the devices a to d.
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new() -> (Self, Directory) {
+            let name = format!("fanpcap-poller-left-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir(&path).unwrap();
+            let directory = Directory::open(&path).unwrap();
+            (Self(path), directory)
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_names_are_removed_that_no_poller_has() {
+        let (_scene, directory) = Scene::new();
+        let open = |name: &str| directory.file(OsStr::new(name), Access::Make).unwrap();
+        let listen = |name: &str| {
+            let socket = named::socket().unwrap();
+            let name = OsStr::new(name);
+            named::listen(socket.as_fd(), &directory, name, MODE, 1).unwrap();
+            socket
+        };
+        // Killed; killed before it listened; alive; alive, without its lock.
+        let locks = ["a", "b", "c", "d"].map(|it| open(&format!("{it}.lock")).unwrap());
+        drop(listen("a"));
+        let _listens = [listen("c"), listen("d")];
+        assert!(lock::try_take(&locks[2]).unwrap());
+        let _not_locked = listen("e");
+        let names = ["a.lock", "b.lock", "c.lock", "d.lock", "e", "f.lock"].map(OsStr::new);
+        let removed = names.map(|name| remove_name(&directory, name));
+        assert_eq!(removed, [true, true, false, false, false, false]);
+        let mut left: Vec<_> = directory.names().collect();
+        left.sort_unstable();
+        assert_eq!(left, ["c", "c.lock", "d", "d.lock", "e"]);
+    }
 }

@@ -149,11 +149,13 @@ pub(crate) fn sockets() -> Result<Vec<String>> {
 }
 
 /// Runs a test in a new network namespace. The number of the namespace may be that of an earlier
-/// one, in which a poller was killed.
-pub(crate) fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+/// one, in which a poller was killed. What the test's own killed pollers have left is removed.
+pub(crate) fn within<T: Send>(test: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     netns::within_new(|| {
         let _ = fs::remove_dir_all(directory()?);
-        test()
+        let tested = test();
+        let _ = fs::remove_dir_all(directory()?);
+        tested
     })
 }
 

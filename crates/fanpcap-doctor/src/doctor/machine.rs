@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use fanpcap_engine::root::{self, Foreign};
+use fanpcap_engine::root;
+use fanpcap_linux::file::trusted::Untrusted;
 
 use super::finding::{Effect, Finding, MACHINE, word};
 
@@ -159,7 +160,7 @@ fn slow_cpus(root: &Path) -> usize {
 fn no_pages(error: &io::Error) -> (String, String) {
     let foreign = error
         .get_ref()
-        .and_then(|inner| inner.downcast_ref::<Foreign>());
+        .and_then(|inner| inner.downcast_ref::<Untrusted>());
     match foreign {
         Some(foreign) => {
             let path = word(&foreign.path().display().to_string());

@@ -1,8 +1,9 @@
 //! Where the root is, and foreign files in its place.
 
 use super::*;
+use fanpcap_linux::file::trusted::Untrusted;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 /// A path that is on no file system in memory.
 const DISK: &str = "/proc";
@@ -38,7 +39,7 @@ impl Drop for Memory {
 
 fn is_foreign(result: io::Result<Directory>) -> bool {
     result.is_err_and(|error| {
-        let is = error.get_ref().is_some_and(|inner| inner.is::<Foreign>());
+        let is = error.get_ref().is_some_and(|inner| inner.is::<Untrusted>());
         is && error.kind() == io::ErrorKind::PermissionDenied
     })
 }

@@ -8,6 +8,7 @@
 use fanpcap_engine::root;
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::lock;
+use fanpcap_linux::file::trusted::is_untrusted;
 use fanpcap_linux::process::{self, child::is_lack_of_descriptors};
 use fanpcap_linux::wait::clock;
 use std::ffi::{OsStr, OsString};
@@ -65,7 +66,7 @@ pub(super) fn take_back(netns: &Directory, name: &OsStr) -> bool {
 
 /// Takes back all directories that root has given away and in which no page lives.
 pub(super) fn sweep(netns: &Directory) {
-    let is_given = |name: &str| root::enter(netns, name).is_err_and(|it| root::is_foreign(&it));
+    let is_given = |name: &str| root::enter(netns, name).is_err_and(|it| is_untrusted(&it));
     for name in netns.names().take(DIRECTORIES_MAX) {
         if name.to_str().is_some_and(is_given) {
             take_back(netns, &name);

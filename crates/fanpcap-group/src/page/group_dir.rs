@@ -7,6 +7,7 @@ use crate::record::{Record, WORDS};
 use fanpcap_engine::root::{self, Root};
 use fanpcap_linux::file::directory::{Access, Directory, is_roots_or_own, is_trusted};
 use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_linux::file::trusted::is_untrusted;
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -139,7 +140,7 @@ impl GroupDir {
         let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
         let made = root::enter_or_make(&netns, &self.group);
         made.or_else(|error| {
-            let is_foreign = root::is_foreign(&error);
+            let is_foreign = is_untrusted(&error);
             match is_foreign && given::take_back(&netns, OsStr::new(&self.group)) {
                 true => root::enter_or_make(&netns, &self.group),
                 false => Err(error),

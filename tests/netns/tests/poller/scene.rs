@@ -57,6 +57,8 @@ impl Poller {
         let queue = Queue::start(source, Idle::Sleep, || {})?;
         let (directory, _) = place::make()?;
         let name = place::name(engine, DEVICE);
+        // An earlier namespace may have had the same number, and a killed test's poller.
+        let _ = directory.remove_file(&name);
         let listener: OwnedFd = named::socket()?;
         named::listen(listener.as_fd(), &directory, &name, 0o660, 64)?;
         let device = Device::new(vec![queue], ifindex, ETHERNET, Policy::default())?;
