@@ -1,6 +1,7 @@
 //! The environment of the tests with real packets: a wire in a network namespace, members that
 //! capture at one of its ends, and checks that several tests use.
 
+pub mod calls;
 pub mod dialog;
 pub mod remains;
 pub mod tagger;
