@@ -2,8 +2,8 @@
 //!
 //! Each network namespace has a directory of its own, because devices in two namespaces may have
 //! the same name. A member looks there first, and then in the parent directory: a container has a
-//! network namespace of its own, and its administrator mounts the socket of one device into the
-//! parent directory.
+//! network namespace of its own, and its administrator mounts the directory of another namespace as
+//! the parent directory.
 
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::file::trusted;
