@@ -3,6 +3,7 @@
 
 pub mod message;
 mod closed_later;
+pub mod plain;
 pub mod named;
 
 pub use closed_later::ClosedLater;
@@ -56,19 +57,6 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
-/// Makes the kernel refuse descriptors that are sent to this socket, or to the connections of this
-/// listener: the sender gets `EPERM` (`SO_PASSRIGHTS`). Returns false before Linux 6.16, which
-/// lacks this option.
-///
-/// # Errors
-/// Other errors of setsockopt(2).
-pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    match set::<c_int>(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, &0) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
-        result => result.map(|()| true),
-    }
-}
-
 /// Makes this end of a pair receive nothing: the other end can't send any more (`EPIPE`).
 ///
 /// # Errors
@@ -105,9 +93,6 @@ pub fn send_room(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let limit: u32 = get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
     Ok(limit.saturating_sub(taken.unsigned_abs()))
 }
-
-/// asm-generic/socket.h.
-const SO_PASSRIGHTS: c_int = 83;
 
 const KIND: c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 

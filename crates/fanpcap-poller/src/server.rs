@@ -2,10 +2,13 @@
 //! live. No member can make the server wait: it neither waits for a message nor for room to send
 //! one. It closes the connection of a member that sends anything but the messages of this version.
 
+mod closer;
+
 use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
 use crate::limits::Taken;
-use fanpcap_linux::unix::message::{self, Message};
-use fanpcap_linux::unix::{self, Peer, named};
+use closer::Closer;
+use fanpcap_linux::unix::plain::PlainConnection;
+use fanpcap_linux::unix::{self, Peer, message, named};
 use fanpcap_linux::wait::{self, Wake, clock};
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,24 +31,13 @@ const ACCEPTS_MAX: usize = 64;
 /// the others.
 const MESSAGES_MAX: usize = 8;
 
-/// A socket for [`Server::new`], which has no name yet ([`named::listen`]). To close a descriptor
-/// that a member has sent may take as long as the member wants (`SO_LINGER` of a TCP socket). So
-/// the kernel refuses descriptors, from Linux 6.16 on. Accepted connections inherit this.
-///
-/// # Errors
-/// The errors of socket(2) and setsockopt(2).
-pub fn socket() -> io::Result<OwnedFd> {
-    let socket = named::socket()?;
-    unix::refuse_descriptors(socket.as_fd())?;
-    Ok(socket)
-}
-
 /// A device, and the connections of its members.
 #[derive(Debug)]
 pub struct Server {
     listener: OwnedFd,
     device: Device,
     connections: BTreeMap<u64, Connection>,
+    closer: Closer,
     /// The number of the last connection.
     last: u64,
     /// When to accept connections again, after an error.
@@ -62,19 +54,20 @@ pub struct Server {
 
 #[derive(Debug)]
 struct Connection {
-    socket: OwnedFd,
+    socket: PlainConnection,
     peer: Peer,
     since_ns: u64,
     member: Option<u64>,
 }
 
 impl Server {
-    /// Serves a device on a listening socket ([`socket`], [`named::listen`]).
+    /// Serves a device on a listening socket ([`named::listen`]).
     pub fn new(listener: OwnedFd, device: Device) -> Self {
         Self {
             listener,
             device,
             connections: BTreeMap::new(),
+            closer: Closer::default(),
             last: 0,
             accepts_ns: 0,
             greeted: BTreeSet::new(),
@@ -136,8 +129,16 @@ impl Server {
         due.map(Duration::from_nanos).fold(limit, Duration::min)
     }
 
-    fn has_room(&self) -> bool {
-        (self.connections.len() as u64) < self.device.limits().connections.all
+    /// The connections of each user, those included that are not closed yet.
+    fn taken(&mut self) -> Taken {
+        let open = self.connections.values().map(|it| (it.peer.user, 1));
+        self.closer.open().chain(open).collect()
+    }
+
+    fn has_room(&mut self) -> bool {
+        let closing = self.closer.open().count();
+        let all = self.device.limits().connections.all;
+        ((self.connections.len() + closing) as u64) < all
     }
 
     fn accept(&mut self) -> io::Result<()> {
@@ -149,17 +150,12 @@ impl Server {
                 break;
             };
             let peer = unix::peer(socket.as_fd())?;
-            let taken: Taken = self
-                .connections
-                .values()
-                .map(|it| (it.peer.user, 1))
-                .collect();
+            let socket = PlainConnection::new(socket)?;
             let limit = self.device.limits().connections;
-            if limit.check(&taken, peer.user, 1).is_err() {
-                refuse(
-                    socket.as_fd(),
-                    refused("poller-connections", MANY_CONNECTIONS),
-                );
+            if limit.check(&self.taken(), peer.user, 1).is_err() {
+                let refused = refused("poller-connections", MANY_CONNECTIONS);
+                refuse(socket.as_fd(), refused);
+                self.closer.close(peer.user, socket);
                 continue;
             }
             self.last += 1;
@@ -177,8 +173,11 @@ impl Server {
     /// Closes connections whose processes have not said *hello* in time.
     fn close_silent(&mut self) {
         let now_ns = clock::monotonic_ns();
-        self.connections
-            .retain(|_, it| it.member.is_some() || now_ns.saturating_sub(it.since_ns) < HELLO_NS);
+        let silent = self.connections.iter().filter(|(_, it)| {
+            it.member.is_none() && now_ns.saturating_sub(it.since_ns) >= HELLO_NS
+        });
+        let silent: Vec<u64> = silent.map(|(number, _)| *number).collect();
+        silent.into_iter().for_each(|number| self.close(number));
     }
 
     /// Takes the messages of a connection. `None` if the connection is to be closed.
@@ -188,10 +187,8 @@ impl Server {
             if connection.member.is_none() && self.greeted.contains(&connection.peer.user) {
                 return Some(());
             }
-            let socket = connection.socket.as_fd();
-            // Members send no descriptors.
-            let len = match message::receive(socket, &mut self.buffer, 0) {
-                Ok(Some(Message { len, .. })) => len,
+            let len = match connection.socket.receive(&mut self.buffer) {
+                Ok(Some(len)) => len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(()),
                 Ok(None) | Err(_) => return None,
             };
@@ -284,11 +281,30 @@ impl Server {
 
     /// Closes a connection. Returns the messages to other members.
     fn forget(&mut self, number: u64) -> Vec<Notice> {
-        let connection = self.connections.remove(&number);
-        let member = connection.and_then(|it| it.member);
-        member.map_or_else(Vec::new, |member| {
+        let Some(connection) = self.connections.remove(&number) else {
+            return Vec::new();
+        };
+        self.closer.close(connection.peer.user, connection.socket);
+        connection.member.map_or_else(Vec::new, |member| {
             self.device.hang_up(member, clock::monotonic_ns())
         })
+    }
+}
+
+/// The last close of the listener closes all connections that wait there, with their queues. So the
+/// server accepts them first.
+impl Drop for Server {
+    fn drop(&mut self) {
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            self.closer.close(connection.peer.user, connection.socket);
+        }
+        // From now on nobody can connect.
+        let _ = unix::receive_nothing(self.listener.as_fd());
+        while let Ok(Some(socket)) = named::accept(self.listener.as_fd()) {
+            if let Ok(socket) = PlainConnection::new(socket) {
+                self.closer.close(0, socket);
+            }
+        }
     }
 }
 

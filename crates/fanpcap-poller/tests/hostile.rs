@@ -3,6 +3,8 @@
 
 #[path = "scene/clients.rs"]
 mod clients;
+#[path = "hostile/descriptors.rs"]
+mod descriptors;
 mod scene;
 
 use clients::{
@@ -11,18 +13,17 @@ use clients::{
 use fanpcap_linux::bpf::SharedArray;
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::file::sealed;
-use fanpcap_linux::unix::{self, message, named};
+use fanpcap_linux::unix::{message, named};
 use fanpcap_poll::PoolKind;
 use fanpcap_poll::message::{Answer, Hello, Request};
 use fanpcap_poller::Limit;
 use fanpcap_poller::device::Device;
-use fanpcap_poller::server::{self, Server};
+use fanpcap_poller::server::Server;
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_so};
 use scene::policy;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -178,39 +179,12 @@ fn a_member_can_neither_make_holes_in_its_pool_nor_shorten_it() {
     });
 }
 
-/// To close a TCP socket with unsent bytes takes as long as its sender wants (`SO_LINGER`).
-#[test]
-fn a_member_can_send_no_descriptors() {
-    let wire = Wire::default();
-    let poller = Poller::of_wires(slice::from_ref(&wire));
-    let hostile = Hostile::enter(&poller);
-    let device = File::open("/dev/null").unwrap();
-    let refusal = |socket: &OwnedFd| {
-        let sent = message::send(socket.as_fd(), &reads(), &[device.as_fd()]);
-        sent.unwrap_err().kind()
-    };
-    let to_bell = message::send(hostile.bell.as_fd(), b"x", &[]).unwrap_err();
-    assert_eq!(refusal(&hostile.bell), to_bell.kind());
-    assert_eq!(to_bell.kind(), io::ErrorKind::BrokenPipe);
-    if !unix::refuse_descriptors(hostile.socket.as_fd()).unwrap() {
-        return println!("SKIP: SO_PASSRIGHTS takes Linux 6.16");
-    }
-    beside(&poller, &wire, |_| {
-        // The poller may have accepted the second connection, or not yet.
-        for socket in [&hostile.socket, &poller.connect()] {
-            assert_eq!(refusal(socket), io::ErrorKind::PermissionDenied);
-        }
-    });
-    message::send(hostile.socket.as_fd(), &reads(), &[]).unwrap();
-    await_so("the connections' end", || poller.sizes() == [1, 1]);
-}
-
 /// To make a pool takes milliseconds, in which no other user's newcomer is answered.
 #[test]
 fn the_newcomers_of_a_user_enter_one_in_a_turn() {
     let scratch = Scratch::new().unwrap();
     let directory = Directory::open(&scratch.file("")).unwrap();
-    let listener = server::socket().unwrap();
+    let listener = named::socket().unwrap();
     named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
     let device = Device::new(vec![Wire::default().queue(0)], 7, 1, policy()).unwrap();
     let mut server = Server::new(listener, device);

@@ -5,8 +5,7 @@ use anyhow::{Context, Error, Result, bail};
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{lock, trusted};
 use fanpcap_linux::unix::{self, named};
-use fanpcap_poll::place;
-use fanpcap_poller::server;
+use fanpcap_poll::place::{self, Untrusted};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -98,7 +97,7 @@ impl Name {
             }
             Ok(()) | Err(_) => {}
         }
-        let socket = server::socket().with_context(failed)?;
+        let socket = named::socket().with_context(failed)?;
         let (directory, name) = (&self.directory, &self.name);
         named::listen(socket.as_fd(), directory, name, MODE, BACKLOG).with_context(failed)?;
         if let Some(group) = group {

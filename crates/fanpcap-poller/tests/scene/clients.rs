@@ -11,7 +11,7 @@ use fanpcap_linux::wait::Wake;
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
 use fanpcap_poller::device::Device;
 use fanpcap_poller::queue::{Idle, Queue};
-use fanpcap_poller::server::{self, Server};
+use fanpcap_poller::server::Server;
 use fanpcap_poller::{Burst, GroupCounts, Packet, Policy, Source, SourceCounts, SourceError};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_testkit::Scratch;
@@ -120,7 +120,7 @@ impl Poller {
     fn of(queues: Vec<Queue>, policy: Policy) -> Self {
         let scratch = Scratch::new().unwrap();
         let directory = Directory::open(&scratch.file("")).unwrap();
-        let listener = server::socket().unwrap();
+        let listener = named::socket().unwrap();
         named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
         let device = Device::new(queues, 7, 1, policy).unwrap();
         let server = Server::new(listener, device);
