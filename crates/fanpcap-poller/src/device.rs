@@ -7,6 +7,7 @@ mod member;
 mod groups;
 mod attending;
 
+use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
@@ -22,6 +23,7 @@ use member::{Member, Newcomer, State};
 use refusals::{FULL, NO_MEMORY, failed};
 pub(crate) use refusals::{MANY_CONNECTIONS, refused};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct Device {
     /// The groups, by their numbers in the queues.
     groups: Vec<Option<Group>>,
     members: BTreeMap<u64, Member>,
+    /// The threads of users' bells, of those users that have members.
+    ringers: BTreeMap<u32, Ringer>,
     /// The number of the last member.
     last: u64,
     /// Pools that the poller has given up, and other processes may still have.
@@ -114,6 +118,7 @@ impl Device {
             policy,
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             members: BTreeMap::new(),
+            ringers: BTreeMap::new(),
             last: 0,
             left: Vec::new(),
             ended: GroupCounts::default(),
@@ -150,8 +155,17 @@ impl Device {
         let size = self.size(hello.memory);
         self.check_bytes(peer.user, size.file_len().unwrap_or(u32::MAX).into())?;
         let kind = (self.policy.pools, size);
-        let newcomer = Newcomer::new(kind, (index, peer.user), hello, now_ns);
-        let newcomer = newcomer.map_err(|error| failed(&error))?;
+        let ringer = match self.ringers.entry(peer.user) {
+            Entry::Occupied(it) => it.into_mut(),
+            Entry::Vacant(it) => {
+                it.insert(Ringer::start(peer.user).map_err(|error| failed(&error))?)
+            }
+        };
+        let newcomer = Newcomer::new(kind, (index, peer.user), hello, ringer, now_ns);
+        let newcomer = newcomer.map_err(|error| {
+            self.end_ringer(peer.user);
+            failed(&error)
+        })?;
         self.last += 1;
         let member = self.last;
         let joining = Joining {
@@ -206,6 +220,14 @@ impl Device {
                 bytes,
             });
             self.left.extend(left);
+            self.end_ringer(user);
+        }
+    }
+
+    /// Ends the thread of a user's bells if the user has no member.
+    fn end_ringer(&mut self, user: u32) {
+        if !self.members.values().any(|it| it.user == user) {
+            self.ringers.remove(&user);
         }
     }
 

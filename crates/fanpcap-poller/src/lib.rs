@@ -20,6 +20,7 @@ mod flows;
 mod group;
 mod fan_out;
 mod limits;
+mod bell;
 pub mod packet;
 pub mod afxdp;
 pub mod kind;
@@ -27,6 +28,7 @@ pub mod queue;
 pub mod device;
 pub mod server;
 
+pub use bell::Bell;
 pub use burst::{BURST, Burst, Packet};
 pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};
 pub use group::{Dismissed, GroupCounts, NewGroup, ReadyGroup, Wants};

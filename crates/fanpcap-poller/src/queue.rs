@@ -1,16 +1,15 @@
 //! The thread of a receive queue: takes packets from its source, writes them into pools, and wakes
 //! members. Another thread changes the queue's groups and members between two bursts.
 
+use crate::bell::Bell;
 use crate::fan_out::{FanOut, MemberSlot};
 use crate::group::{Dismissed, Wants};
 use crate::source::{Source, SourceCounts, SourceError};
-use fanpcap_linux::unix::message;
 use fanpcap_linux::wait::{self, POLLIN, Wake, clock};
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use std::collections::BTreeMap;
 use std::hint;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
@@ -36,12 +35,12 @@ pub struct Polled {
     /// The groups and the members' pools.
     pub fan_out: FanOut,
     source: Box<dyn Source + Send>,
-    bells: BTreeMap<MemberSlot, Arc<OwnedFd>>,
+    bells: BTreeMap<MemberSlot, Bell>,
     state: Result<(), SourceError>,
 }
 
 impl Polled {
-    /// Directs a slot's packets into a pool, and wakes its member by this end of a socket pair.
+    /// Directs a slot's packets into a pool, and wakes its member by this bell.
     /// Returns what the slot's former member had. Whoever drops the result frees its memory.
     ///
     /// # Errors
@@ -51,7 +50,7 @@ impl Polled {
         at: MemberSlot,
         writer: LaneWriter,
         wants: Wants,
-        bell: Arc<OwnedFd>,
+        bell: Bell,
     ) -> Result<Option<LeftSlot>, LaneWriter> {
         let former = self.fan_out.admit(at, writer, wants)?;
         let bell = self.bells.insert(at, bell);
@@ -87,7 +86,7 @@ impl Polled {
         } = self;
         let mut wake = |at| {
             if let Some(bell) = bells.get(&at) {
-                ring(bell);
+                bell.ring();
             }
         };
         match fan_out.poll(&mut **source, now_ns, &mut wake) {
@@ -109,13 +108,13 @@ impl Polled {
 #[derive(Debug)]
 pub struct LeftSlot {
     pool: Dismissed,
-    _bell: Option<Arc<OwnedFd>>,
+    _bell: Option<Bell>,
 }
 
 impl LeftSlot {
-    fn of(pool: Dismissed, bell: Option<Arc<OwnedFd>>) -> Self {
+    fn of(pool: Dismissed, bell: Option<Bell>) -> Self {
         if let Some(bell) = &bell {
-            ring(bell);
+            bell.ring();
         }
         Self { pool, _bell: bell }
     }
@@ -124,12 +123,6 @@ impl LeftSlot {
     pub fn counts(&self) -> PoolCounts {
         self.pool.counts()
     }
-}
-
-/// Wakes a member. The socket does not block, whatever the member does with its own end. If the
-/// member has not taken the former wake-ups, it is awake, or hangs.
-fn ring(bell: &OwnedFd) {
-    let _ = message::send(bell.as_fd(), b"!", &[]);
 }
 
 type Change = Box<dyn FnOnce(&mut Polled) + Send>;

@@ -3,6 +3,8 @@
 
 #[path = "scene/clients.rs"]
 mod clients;
+#[path = "hostile/bells.rs"]
+mod bells;
 #[path = "hostile/descriptors.rs"]
 mod descriptors;
 mod scene;
@@ -20,7 +22,7 @@ use fanpcap_poller::Limit;
 use fanpcap_poller::device::Device;
 use fanpcap_poller::server::Server;
 use fanpcap_testkit::Scratch;
-use fanpcap_testkit::await_for::{LIMIT, await_so};
+use fanpcap_testkit::await_for::LIMIT;
 use scene::policy;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -137,30 +139,6 @@ fn a_member_that_sends_more_than_the_poller_takes_and_reads_nothing() {
         (0..50).for_each(|_| drop(poller.connect()));
     });
     drop(connections);
-}
-
-/// Each packet rings the bell of a member whose wake-up words are all 0.
-#[test]
-fn a_member_that_never_hears_its_bell() {
-    let wire = Wire::default();
-    let poller = Poller::of_wires(slice::from_ref(&wire));
-    let hostile = Hostile::enter(&poller);
-    hostile.block();
-    let all = frames(1_000_000, 600);
-    for (sent, frame) in (1..).zip(&all) {
-        hostile.scribble(0, WORDS_LEN);
-        send(&wire, slice::from_ref(frame));
-        await_so("the packet", || {
-            poller.counts(Some(7)).unwrap().offered == sent
-        });
-    }
-    let mut rings = 0;
-    let mut byte = [0; 8];
-    while message::receive(hostile.bell.as_fd(), &mut byte, 0).is_ok_and(|it| it.is_some()) {
-        rings += 1;
-    }
-    assert!((100..600).contains(&rings), "the bell is full: {rings}");
-    beside(&poller, &wire, |_| {});
 }
 
 /// While a process makes holes in a memory file, the kernel makes stores there wait.

@@ -16,7 +16,7 @@ use fanpcap_poller::device::{Device, Entered};
 use fanpcap_testkit::await_for::await_so;
 use scene::{drain, policy, reader};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::process::Command;
 
 /// A member of another user could take packets from a group's members.
@@ -66,6 +66,30 @@ fn a_users_groups_and_memory_are_limited_and_other_users_enter() {
     assert_eq!(scene.device.sizes(), sizes, "nothing is left of it");
     assert!(scene.enter(&own, 0).is_ok());
     assert_eq!(scene.refusal(&own, 0), "poller-memory", "root is a user");
+}
+
+/// A user can make its bells expensive to ring, so another thread rings those of other users.
+#[test]
+fn each_user_that_has_members_has_a_thread_for_its_bells() {
+    let mut scene = Scene::new();
+    let threads = || {
+        let tasks = fs::read_dir("/proc/self/task").unwrap();
+        let names =
+            tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        let mut found: Vec<String> = names.filter(|it| it.starts_with("bells 770")).collect();
+        found.sort();
+        found.concat()
+    };
+    let users = [77_001, 77_002, 77_001];
+    let all = users.map(|user| scene.enter(&hello(), user).unwrap());
+    await_so("two threads", || threads() == "bells 77001\nbells 77002\n");
+    for (entered, left) in all
+        .iter()
+        .zip(["bells 77001\nbells 77002\n", "bells 77001\n", ""])
+    {
+        scene.device.hang_up(entered.member, scene.now_ns);
+        await_so("the threads that are needed", || threads() == left);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The members of a device, and what a change of a group does with them.
 
+use crate::bell::{Bell, Ringer};
 use crate::fan_out::MemberSlot;
 use crate::group::Wants;
 use crate::queue::Queue;
@@ -89,7 +90,7 @@ impl Member {
 pub(super) struct Admission {
     lanes: Vec<LaneWriter>,
     wants: Wants,
-    bell: Arc<OwnedFd>,
+    bell: Bell,
 }
 
 /// A newcomer before it joins. It has all its descriptors.
@@ -110,6 +111,7 @@ impl Newcomer {
         (kind, size): (PoolKind, PoolSize),
         (group, user): (u8, u32),
         hello: &Hello,
+        ringer: &Ringer,
         now_ns: u64,
     ) -> io::Result<Self> {
         let (pool, lanes) = PoolFile::create(kind, size)?;
@@ -138,7 +140,7 @@ impl Newcomer {
             admission: Admission {
                 lanes,
                 wants,
-                bell: Arc::new(bell),
+                bell: ringer.bell(bell),
             },
             bell: members_end,
         })
@@ -171,7 +173,7 @@ impl Members for Side<'_> {
         let group = self.index;
         for (queue, lane) in self.queues.iter().zip(lanes) {
             let at = MemberSlot { group, slot };
-            let bell = Arc::clone(&bell);
+            let bell = bell.clone();
             // This thread unmaps what the slot had before.
             drop(queue.change(move |queue| queue.admit(at, lane, wants, bell)));
         }
