@@ -3,6 +3,7 @@
 
 pub mod calls;
 pub mod dialog;
+pub mod poller;
 pub mod remains;
 pub mod tagger;
 

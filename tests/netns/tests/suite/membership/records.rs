@@ -55,6 +55,16 @@ pub(super) fn read(file: &Path) -> Result<Vec<Got>> {
     Ok(all)
 }
 
+/// The packets that a member has recorded after its first `from` packets.
+pub(super) fn read_from(file: &Path, from: u64) -> Result<Vec<Got>> {
+    let new = usize::try_from(count(file)?.saturating_sub(from))?;
+    let mut bytes = vec![0; 16 * new];
+    let mut file = File::open(file)?;
+    file.seek(SeekFrom::Start(8 + 16 * from))?;
+    file.read_exact(&mut bytes)?;
+    bytes.chunks_exact(16).map(decode).collect()
+}
+
 fn decode(record: &[u8]) -> Result<Got> {
     Ok(Got {
         arrived_us: u64::from_ne_bytes(record[..8].try_into()?),

@@ -47,14 +47,18 @@ struct Member {
 pub(super) struct Plan {
     random: Pcg64Mcg,
     members: Vec<Member>,
+    /// Whether members can get other weights.
+    weighs: bool,
 }
 
 impl Plan {
-    /// The steps of a schedule. In the first step, the first members join one by one.
-    pub(super) fn of(seed: u64) -> Vec<Vec<Action>> {
+    /// The steps of a schedule. In the first step, the first members join one by one. Members get
+    /// other weights only if `weighs`.
+    pub(super) fn of(seed: u64, weighs: bool) -> Vec<Vec<Action>> {
         let mut plan = Self {
             random: Pcg64Mcg::new((u128::from(seed) << 64) | 0x5eed),
             members: Vec::new(),
+            weighs,
         };
         let first = LEAST + plan.below(3);
         let mut steps = vec![(0..first).map(|_| plan.join()).collect()];
@@ -86,8 +90,8 @@ impl Plan {
         match self.below(12) {
             0..=2 if there < MOST => actions.push(self.join()),
             3..=5 => self.end(actions),
-            6 => self.weigh(0, actions),
-            7 => {
+            6 if self.weighs => self.weigh(0, actions),
+            7 if self.weighs => {
                 let weight = 1 + self.random.next_u32().to_le_bytes()[0] % 4;
                 self.weigh(weight.into(), actions);
             }

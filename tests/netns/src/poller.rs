@@ -1,0 +1,123 @@
+//! The program `fanpcap poller` on the wire's end at which members capture.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::process::netns;
+use fanpcap_testkit::{Member, Program, Scratch, library};
+
+use crate::DEVICE;
+
+/// A poller that runs as a process.
+#[derive(Debug)]
+pub struct Poller {
+    process: Member,
+    place: String,
+}
+
+/// What a poller has counted, from the summary that it prints at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Packets that came to the source, and how many of these the kernel dropped.
+    pub received: u64,
+    /// See `received`.
+    pub dropped: u64,
+    /// Packets for groups, and how many of these came into pools.
+    pub offered: u64,
+    /// See `offered`.
+    pub produced: u64,
+    /// Packets for which a pool had no room.
+    pub without_room: u64,
+}
+
+impl Poller {
+    /// Starts a poller of [`DEVICE`] in the calling thread's network namespace, and waits until it
+    /// serves. `engine` is `packet` or `afxdp`.
+    ///
+    /// The poller has a high priority. On a busy machine, a source of 4096 chunks loses packets if
+    /// the poller waits for the CPU for some 40 ms.
+    ///
+    /// # Errors
+    /// The command isn't staged (`make`), or the poller fails.
+    pub fn start(engine: &str, scratch: &Scratch) -> Result<Self> {
+        let place = format!("{engine}:{DEVICE}");
+        let command = library::library_dir()?.join("../bin/fanpcap");
+        let program = Program::new("nice", "serving ")?.args(["-n", "-19"]);
+        let program = program.arg(command).args(["poller", &place]);
+        Ok(Self {
+            process: program.start(scratch)?,
+            place,
+        })
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Sends the poller a signal. `name` is the signal's name without SIG.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        self.process.signal(name)
+    }
+
+    /// Kills the poller, as a crash does.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn kill(self) -> Result<()> {
+        self.process.signal("KILL")?;
+        self.process.wait().map(drop)
+    }
+
+    /// Ends the poller by SIGTERM. Checks that it leaves no files.
+    ///
+    /// # Errors
+    /// The poller fails, or prints no summary of packets.
+    pub fn end(self) -> Result<Summary> {
+        self.process.signal("TERM")?;
+        let ended = self.process.wait()?;
+        ensure!(ended.status.success(), "{}", ended.said);
+        let directory = directory()?;
+        ensure!(!directory.exists(), "{} is left", directory.display());
+        summary(&ended.said, &self.place).with_context(|| ended.said.clone())
+    }
+}
+
+/// The directory of the pollers' sockets in the calling thread's network namespace.
+///
+/// # Errors
+/// The errors of stat(2).
+pub fn directory() -> Result<PathBuf> {
+    let inode = netns::inode()?;
+    Ok(PathBuf::from(format!("/run/fanpcap-pollers/netns-{inode}")))
+}
+
+fn summary(said: &str, place: &str) -> Result<Summary> {
+    let mut summary = Summary::default();
+    let queues = said.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some(place)).then_some(words)
+    });
+    for mut words in queues {
+        // The queue's number comes first.
+        words.next().context("a queue")?;
+        summary.received += words.next().context("received")?.parse::<u64>()?;
+        summary.dropped += words.next().context("dropped")?.parse::<u64>()?;
+    }
+    let groups = format!("{place}, groups: ");
+    let mut lines = said.lines();
+    let Some(ledger) = lines.find_map(|line| line.strip_prefix(&groups)) else {
+        return Ok(summary);
+    };
+    let count = |before: &str| {
+        let number = ledger.split(before).nth(1)?.split(' ').next()?;
+        number.parse::<u64>().ok()
+    };
+    summary.offered = count("offered ").context("offered")?;
+    summary.produced = count("in rings ").context("in rings")?;
+    summary.without_room = count(" + dropped ").context("dropped")?;
+    Ok(summary)
+}

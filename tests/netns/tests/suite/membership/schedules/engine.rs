@@ -1,0 +1,92 @@
+//! The engines on which schedules run, and what a schedule needs of a group on any of them.
+
+use anyhow::Result;
+use fanpcap_netns::Wire;
+
+use super::super::recorder::Recorder;
+use super::super::scene::ON_XDP;
+use super::polled::PolledGroup;
+use super::tables::TableGroup;
+
+/// Where a group's packets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// Packet sockets, which the kernel steers.
+    Tpacket,
+    /// An XDP program.
+    Xdp,
+    /// A poller with the source of this name.
+    Polled(&'static str),
+}
+
+/// The owners of packets, and the members' slots, at a time when all members have their shares.
+pub(super) struct Shares {
+    /// The member that owns each bucket, or each flow where buckets can't be seen.
+    pub(super) owners: Vec<usize>,
+    /// The slot of each member that has a share.
+    pub(super) slots: Vec<Option<u8>>,
+}
+
+/// A group on which a schedule runs.
+pub(super) trait Group {
+    /// A member has started.
+    fn add(&mut self, member: &Recorder) -> Result<()>;
+
+    /// Begins a wait for [`Group::settled`].
+    fn begin(&mut self) {}
+
+    /// Looks at the group. Returns the shares if each member has its share and no change is under
+    /// way. `weights` are those of all members; `None` if a member has ended.
+    fn settled(&mut self, weights: &[Option<u16>]) -> Result<Option<Shares>>;
+
+    /// What was last seen of the group, for messages.
+    fn seen(&self) -> String;
+
+    /// Gives a member another weight.
+    fn weigh(&mut self, member: usize, weight: u16) -> Result<()>;
+
+    /// Checks that no packets are lost by members that have ended.
+    fn check(&mut self) -> Result<()>;
+
+    /// Checks the engine's own account, after all members have ended. Returns how many of the
+    /// `sent` frames the engine never got.
+    fn finish(self: Box<Self>, sent: u64) -> Result<u64>;
+}
+
+impl Engine {
+    /// The arguments of a recorder.
+    pub(super) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Tpacket => &[],
+            Self::Xdp => &[ON_XDP],
+            Self::Polled("afxdp") => &["driver=afxdp"],
+            Self::Polled(_) => &["driver=packet"],
+        }
+    }
+
+    /// A group on the wire, before its first member starts.
+    pub(super) fn group(self, wire: &Wire) -> Result<Box<dyn Group>> {
+        Ok(match self {
+            Self::Polled(source) => Box::new(PolledGroup::new(source, wire)?),
+            Self::Tpacket | Self::Xdp => Box::new(TableGroup::default()),
+        })
+    }
+
+    /// Whether members can get other weights while they run. A member of a poller can't, because
+    /// no message of a poller changes weights.
+    pub(super) fn weighs(self) -> bool {
+        !self.is_polled()
+    }
+
+    /// Whether packets that come while a filter is changed are lost, because the kernel filters
+    /// them by the old filter. A poller's members filter packets when they read them.
+    pub(super) fn filters_in_kernel(self) -> bool {
+        !self.is_polled()
+    }
+
+    /// Whether shares are only seen while packets come. The table of a poller's group is in the
+    /// poller's own memory, so the test sees who gets the packets of each flow.
+    pub(super) fn is_polled(self) -> bool {
+        matches!(self, Self::Polled(_))
+    }
+}
