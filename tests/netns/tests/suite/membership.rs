@@ -26,4 +26,6 @@ mod device_groups;
 mod on_xdp;
 mod classes;
 mod copies;
+mod watch;
 mod schedules;
+mod poller_ends;

@@ -11,6 +11,7 @@ use fanpcap_linux::process::child;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_netns::Wire;
 use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::{Member, Program};
 
 use super::load::print;
@@ -42,6 +43,8 @@ pub(super) struct Recorder {
     pub(super) file: PathBuf,
     /// The member's slot, once the member has a share.
     pub(super) slot: Option<u8>,
+    /// Whether the member waits when its device or poller is gone.
+    pub(super) waits: bool,
 }
 
 /// A member's child, by its process ID. It is killed when this value is dropped.
@@ -49,7 +52,8 @@ struct Child(u32);
 
 impl Recorder {
     /// Starts a member of mode `flow`; `how` has the arguments of `c/records.c`. `name=NAME` names
-    /// the member, `mode=MODE` selects another mode, and `driver=DRIVER` another engine.
+    /// the member, `mode=MODE` selects another mode, `driver=DRIVER` another engine, and `gone=wait`
+    /// lets the member wait when its device or poller is gone.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
         let mode = how.iter().find_map(|word| word.strip_prefix("mode="));
         Self::start_as(wire, device, group, mode.unwrap_or("flow"), how)
@@ -77,6 +81,11 @@ impl Recorder {
             Some(driver) => program.set("PCAP_DRIVER", driver),
             None => program,
         };
+        let waits = how.contains(&"gone=wait");
+        let program = match waits {
+            true => program.set("PCAP_GONE", "wait"),
+            false => program,
+        };
         let how = how.iter().filter(|word| !word.contains('='));
         let process = program.arg(&file).args(how).start(&wire.scratch)?;
         Ok(Self {
@@ -84,6 +93,7 @@ impl Recorder {
             child: None,
             file,
             slot: None,
+            waits,
         })
     }
 
@@ -161,6 +171,11 @@ impl Recorder {
         }
         process.wait()?;
         Ok(at)
+    }
+
+    /// Waits for the member's own end.
+    pub(super) fn wait(&mut self) -> Result<Ended> {
+        self.process.take().context("it has ended")?.wait()
     }
 
     /// Ends the member if it has not ended yet.
