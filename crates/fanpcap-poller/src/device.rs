@@ -11,7 +11,7 @@ use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
-use crate::queue::Queue;
+use crate::queue::{Polled, Queue};
 use crate::source::SourceCounts;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
@@ -316,9 +316,22 @@ impl Device {
     /// The counts of each queue, and the sum of all groups, those included that have ended. Both of
     /// a queue are of the same moment. `None` if a queue's thread has ended.
     pub fn counts(&self) -> Option<(Vec<SourceCounts>, GroupCounts)> {
+        self.counts_after(|_| ())
+    }
+
+    /// Takes no more packets. Returns the last [`Device::counts`]: members get no packet that is
+    /// not counted.
+    pub fn finish(&self) -> Option<(Vec<SourceCounts>, GroupCounts)> {
+        self.counts_after(Polled::finish)
+    }
+
+    fn counts_after(&self, change: fn(&mut Polled)) -> Option<(Vec<SourceCounts>, GroupCounts)> {
         let (mut queues, mut sum) = (Vec::new(), self.ended);
         for queue in &self.queues {
-            let counts = queue.change(|queue| (queue.state().0, queue.fan_out.all_counts()));
+            let counts = queue.change(move |queue| {
+                change(queue);
+                (queue.state().0, queue.fan_out.all_counts())
+            });
             let (of_source, of_groups) = counts?;
             queues.push(of_source);
             sum.add_all(&of_groups);

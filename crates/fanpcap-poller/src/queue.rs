@@ -37,6 +37,7 @@ pub struct Polled {
     source: Box<dyn Source + Send>,
     bells: BTreeMap<MemberSlot, Bell>,
     state: Result<(), SourceError>,
+    is_over: bool,
 }
 
 impl Polled {
@@ -69,6 +70,11 @@ impl Polled {
         (self.source.counts(), self.state.as_ref().map(|&()| ()))
     }
 
+    /// Takes no more packets, so that the counts are the last ones.
+    pub fn finish(&mut self) {
+        self.is_over = true;
+    }
+
     /// Sends a frame. See [`Source::transmit`].
     ///
     /// # Errors
@@ -78,6 +84,9 @@ impl Polled {
     }
 
     fn poll(&mut self, now_ns: u64) -> usize {
+        if self.is_over {
+            return 0;
+        }
         let Self {
             fan_out,
             source,
@@ -154,6 +163,7 @@ impl Queue {
             source,
             bells: BTreeMap::new(),
             state: Ok(()),
+            is_over: false,
         };
         let called = Arc::clone(&wake);
         let thread = thread::Builder::new().name(format!("queue {number}"));

@@ -28,6 +28,8 @@ pub struct Summary {
     pub produced: u64,
     /// Packets for which a pool had no room.
     pub without_room: u64,
+    /// Packets that came between a group's beginning and its first member.
+    pub before_members: u64,
 }
 
 impl Poller {
@@ -44,6 +46,8 @@ impl Poller {
         let command = library::library_dir()?.join("../bin/fanpcap");
         let program = Program::new("nice", "serving ")?.args(["-n", "-19"]);
         let program = program.arg(command).args(["poller", &place]);
+        // If the test is killed, nothing else ends the poller.
+        let program = program.ends_with_caller();
         Ok(Self {
             process: program.start(scratch)?,
             place,
@@ -112,12 +116,16 @@ fn summary(said: &str, place: &str) -> Result<Summary> {
     let Some(ledger) = lines.find_map(|line| line.strip_prefix(&groups)) else {
         return Ok(summary);
     };
-    let count = |before: &str| {
+    let find = |before: &str| {
         let number = ledger.split(before).nth(1)?.split(' ').next()?;
         number.parse::<u64>().ok()
     };
-    summary.offered = count("offered ").context("offered")?;
-    summary.produced = count("in rings ").context("in rings")?;
-    summary.without_room = count(" + dropped ").context("dropped")?;
+    let count = |before: &str| find(before).with_context(|| before.to_owned());
+    summary.offered = count("offered ")?;
+    summary.produced = count("in rings ")?;
+    summary.without_room = count(" + dropped ")?;
+    summary.before_members = find(" + no member ").unwrap_or(0);
+    let ends = summary.produced + summary.without_room + summary.before_members;
+    ensure!(ends == summary.offered, "{ends} of {}", summary.offered);
     Ok(summary)
 }

@@ -175,7 +175,7 @@ impl<'a> Served<'a> {
     /// Closes the device, and adds what its queues have counted.
     fn close(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
-            let counts = open.server.device().counts();
+            let counts = open.server.device().finish();
             let (queues, groups) = counts.ok_or_else(|| ended(self.place))?;
             self.totals.add(&queues, &groups);
         }

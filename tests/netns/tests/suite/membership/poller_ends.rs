@@ -3,7 +3,8 @@
 //! the others fail.
 //!
 //! Nobody knows what a killed poller had counted. But a poller takes frames in their order, so the
-//! frames that a group has recorded from it have no gap, except in the last burst.
+//! frames that a group has recorded from it have no gap, except in the last burst. Frames that no
+//! group has are those that the kernel dropped, because the poller did not get the CPU in time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,10 +30,6 @@ const RATE: &str = "40kpps";
 /// The most frames that a poller takes at once. It publishes them at each member in turn, so some of
 /// the last ones may be missing if it was killed.
 const BURST: u32 = 64;
-
-/// A run of so many missing frames was dropped before the poller saw them. Frames that one member
-/// has not read are those of its flows alone, which are not so close to each other.
-const RUN: u32 = 32;
 
 const ENDED: &str = "has ended or has closed the connection: start it";
 
@@ -204,23 +201,33 @@ impl<'a> Ends<'a> {
 
     /// Checks what all members have recorded. `summary` is that of the last poller.
     fn check(mut self, sent: &Sent, summary: &Summary) -> Result<()> {
+        let all = self.teams.iter_mut().map(Team::stop);
+        let all = all.collect::<Result<Vec<_>>>()?;
         let mut last = 0;
-        for team in &mut self.teams {
-            let all = team.stop()?;
-            for (number, era) in eras(&self.ends).enumerate() {
-                let is_last = number + 1 == self.ends.len();
-                let count = check_era(&all, &era, is_last)
-                    .with_context(|| format!("group {}, poller {number}", team.group))?;
-                last += if is_last { count } else { 0 };
+        for (number, era) in eras(&self.ends).enumerate() {
+            let frames: Vec<BTreeSet<u32>> = all.iter().map(|it| frames_of(it, &era)).collect();
+            let is_last = number + 1 == self.ends.len();
+            let burst = if is_last { 0 } else { BURST };
+            let unseen =
+                ensure_whole(&frames, burst).with_context(|| format!("poller {number}"))?;
+            let counts: Vec<usize> = frames.iter().map(BTreeSet::len).collect();
+            print(&format!(
+                "  {counts:?} frames, {unseen} dropped at the source"
+            ));
+            if is_last {
+                ensure!(unseen <= summary.dropped, "{unseen} unseen, {summary:?}");
+                last = counts.iter().sum::<usize>() as u64;
             }
-            let story = Story::new(sent, all, &team.phases);
-            story.missing()?;
-            story.ensure_flows_whole()?;
         }
         ensure!(
             (last, 0) == (summary.produced, summary.without_room),
             "{last} recorded, {summary:?}"
         );
+        for (team, all) in self.teams.iter().zip(all) {
+            let story = Story::new(sent, all, &team.phases);
+            story.missing()?;
+            story.ensure_flows_whole()?;
+        }
         Ok(())
     }
 }
@@ -231,34 +238,33 @@ fn eras(ends: &[u64]) -> impl Iterator<Item = Range<u64>> {
     begins.zip(ends).map(|(begin, end)| begin..*end)
 }
 
-/// Checks that a group has recorded the frames of a poller without gaps. Returns how many frames it
-/// has recorded.
-fn check_era(all: &[Vec<Got>], era: &Range<u64>, is_complete: bool) -> Result<u64> {
-    let of_era = all
-        .iter()
-        .flatten()
-        .filter(|it| era.contains(&it.arrived_us));
-    let numbers: BTreeSet<u32> = of_era.map(|it| it.number).collect();
-    let last = *numbers.last().context("no frames")?;
-    let pairs = numbers.iter().zip(numbers.iter().skip(1));
-    let gaps = pairs.map(|(before, after)| before + 1..*after);
-    let (mut unseen, mut cut) = (0, 0);
-    for gap in gaps.filter(|it| !it.is_empty()) {
-        if gap.len() >= RUN as usize {
-            unseen += gap.len();
-            continue;
+/// The frames that a group's members have recorded in an era.
+fn frames_of(all: &[Vec<Got>], era: &Range<u64>) -> BTreeSet<u32> {
+    let of_era = all.iter().flatten();
+    let of_era = of_era.filter(|it| era.contains(&it.arrived_us));
+    of_era.map(|it| it.number).collect()
+}
+
+/// Checks that each group has recorded the frames of a poller without gaps, except in the last
+/// `burst` frames. Returns how many frames no group has.
+fn ensure_whole(groups: &[BTreeSet<u32>], burst: u32) -> Result<u64> {
+    let mut unseen = BTreeSet::new();
+    for (number, frames) in groups.iter().enumerate() {
+        let first = *frames.first().context("no frames")?;
+        let last = *frames.last().context("no frames")?;
+        let missing = (first..=last).filter(|it| !frames.contains(it));
+        for frame in missing {
+            if groups.iter().all(|it| !it.contains(&frame)) {
+                unseen.insert(frame);
+                continue;
+            }
+            ensure!(
+                frame + burst > last,
+                "frame {frame} of {first} to {last} is missing in group {number}"
+            );
         }
-        ensure!(
-            !is_complete && gap.start + BURST > last,
-            "frames {gap:?} are missing, the last one is {last}"
-        );
-        cut += gap.len();
     }
-    print(&format!(
-        "  {} frames, {cut} missing in the last burst, {unseen} dropped at the source",
-        numbers.len()
-    ));
-    Ok(numbers.len() as u64)
+    Ok(unseen.len() as u64)
 }
 
 /// Kills a poller `count` times, and starts the next one. The last poller ends by SIGTERM.
@@ -304,11 +310,7 @@ fn is_stopped(source: &'static str) -> Result<()> {
         let got = sent.count() as u64;
         let summary = ends.end(poller, Poller::end)?;
         ensure!(summary.received == got, "{summary:?} of {got}");
-        let is_lossless = source == "packet";
-        ensure!(
-            is_lossless == (summary.dropped == 0),
-            "{summary:?}: the ring has room for two seconds, the chunks have not"
-        );
+        ensure!(summary.dropped > 0, "{summary:?}");
         ensure!(
             summary.produced == 2 * (got - summary.dropped),
             "{summary:?}"

@@ -73,6 +73,7 @@ impl Group for PolledGroup {
             offered: sent - summary.dropped,
             produced: sent - summary.dropped,
             without_room: 0,
+            before_members: 0,
             ..summary
         };
         ensure!(summary == expected, "{summary:?} of {sent} frames");
