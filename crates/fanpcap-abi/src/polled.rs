@@ -11,13 +11,13 @@ pub(crate) struct Polled {
     pub(crate) io: Arc<dyn PolledIo>,
     /// The group. If the handle has a group of its own, the number is 0.
     pub(crate) joined: Joined,
-    /// The counters that the reader publishes. No other process reads them.
+    /// The counters that the reader publishes.
     kept: PublishedCounters,
 }
 
 impl Polled {
     pub(crate) fn new(io: Arc<dyn PolledIo>, joined: Joined) -> Self {
-        let kept = PublishedCounters::own();
+        let kept = counters(&*io);
         Self { io, joined, kept }
     }
 
@@ -27,4 +27,18 @@ impl Polled {
         reader.keep(device, self.kept.clone());
         reader.control().attend_to(device, self.io.tasks());
     }
+}
+
+/// The counters that the reader publishes. The poller's watchers see four of them, in the member's
+/// pool. The others are in this process's own memory.
+fn counters(io: &dyn PolledIo) -> PublishedCounters {
+    let mut counters = PublishedCounters::own();
+    // If the figures can't be mapped, watchers see a member that has taken nothing.
+    if let Ok([taken, rejected, looked_ns, idle_taken]) = io.figures() {
+        counters.position.taken = taken;
+        counters.rejected = Some(rejected);
+        counters.looked_ns = looked_ns;
+        counters.idle_taken = idle_taken;
+    }
+    counters
 }

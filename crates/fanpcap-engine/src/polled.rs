@@ -2,6 +2,7 @@
 
 use crate::member_io::Ask;
 use crate::refusal::Refusal;
+use fanpcap_linux::file::shared::Word;
 use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_steer::GroupOptions;
 use std::fmt;
@@ -78,6 +79,14 @@ pub trait PolledIo: Send + Sync {
 
     /// Bytes of the pool.
     fn bytes(&self) -> u64;
+
+    /// The words in which the member tells the watchers of its poller how many packets it has
+    /// taken, how many of them its filter has rejected, when its application last looked for
+    /// packets, and how many packets it had taken when it last began to wait.
+    ///
+    /// # Errors
+    /// The errors of mmap(2).
+    fn figures(&self) -> io::Result<[Word; 4]>;
 
     /// How many packets came for the member, dropped ones included, and how many were dropped.
     /// Allocates nothing.

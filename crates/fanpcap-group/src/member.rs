@@ -195,6 +195,7 @@ impl Member {
             read_taken: words[at::READ_TAKEN].clone(),
             idle_taken: words[at::IDLE_TAKEN].clone(),
             looked_ns: words[at::LOOKED_NS].clone(),
+            rejected: None,
             more: self
                 .steered
                 .clone()

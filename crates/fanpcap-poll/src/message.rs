@@ -13,9 +13,14 @@
 mod fields;
 mod request;
 mod answer;
+mod question;
 
 pub use answer::{Answer, Opened, Refused, Takeover, Welcome};
 use fields::{Reader, Writer};
+pub use question::{
+    ENDED_MAX, EndedMember, MemberCounts, Question, Reply, SeenGroup, SeenLedger, SeenRounds,
+    SeenSlot, Watched,
+};
 pub use request::{Balance, Hello, Program, Request, Steering};
 use std::error::Error;
 use std::fmt;

@@ -4,11 +4,14 @@
 
 use fanpcap_linux::bpf::{ObjectId, SharedArray};
 use fanpcap_linux::file::sealed;
+use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::memory::Memory;
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_linux::wait::Epoll;
 use fanpcap_ring::pool::LaneWriter;
-use fanpcap_ring::pool::layout::{BLOCKS_MAX, READER_ENTRY, WRITER_ENTRY, readers_at, words_len};
+use fanpcap_ring::pool::layout::{
+    BLOCKS_MAX, FIGURES, READER_ENTRY, WRITER_ENTRY, reader, readers_at, words_len,
+};
 use fanpcap_ring::{PoolMemory, PoolWords};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -174,6 +177,18 @@ impl PoolFile {
         words.ok_or(io::ErrorKind::InvalidData.into())
     }
 
+    /// The words in which a member tells the watchers of its poller, in this order: the packets that
+    /// it has taken, those of them that its filter has rejected, when its application last looked
+    /// for packets, and the packets that it had taken when it last began to wait.
+    ///
+    /// # Errors
+    /// The errors of mmap(2).
+    pub fn figures(&self) -> io::Result<[Word; FIGURES]> {
+        let at = usize::from(reader::FIGURES.unsigned_abs());
+        let words = shared::within(self.reader_rows()?, at);
+        words.ok_or(io::ErrorKind::InvalidData.into())
+    }
+
     /// Bytes of the rows that the writer writes.
     fn rows(&self) -> usize {
         ((1 + self.size.lanes) * WRITER_ENTRY) as usize
@@ -276,6 +291,19 @@ mod tests {
         assert!(member.set_len(0).is_err() && member.set_len(1 << 30).is_err());
         let other = PoolSize { blocks: 5, ..SIZE };
         assert!(PoolFile::open(sent(), other).is_err());
+    }
+
+    #[test]
+    fn what_a_member_tells_about_its_packets_reaches_the_poller() {
+        let (file, _lanes) = PoolFile::create(PoolKind::File, SIZE).unwrap();
+        let opened = file.as_fd().try_clone_to_owned().unwrap();
+        let figures = PoolFile::open(opened, SIZE).unwrap().figures().unwrap();
+        for (value, word) in (1..).zip(&figures) {
+            word.set(value);
+        }
+        let words = file.map_words().unwrap();
+        assert_eq!(words.figures(), [1, 2, 3, 4]);
+        assert_eq!(words.unread(), 0, "nothing else has changed");
     }
 
     /// A seal against holes would forbid writes too.

@@ -4,6 +4,7 @@
 use crate::enter::{EnterError, PolledMember, enter};
 use crate::tasks::Tasks;
 use fanpcap_engine::{EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER};
+use fanpcap_linux::file::shared::Word;
 use fanpcap_poll::message::{self, Hello, Program, Steering};
 use fanpcap_poll::place;
 use fanpcap_reader::{GroupTasks, Input};
@@ -154,6 +155,10 @@ impl PolledIo for Io {
 
     fn bytes(&self) -> u64 {
         self.member.bytes()
+    }
+
+    fn figures(&self) -> io::Result<[Word; 4]> {
+        self.member.figures()
     }
 
     fn counted(&self) -> [u64; 2] {

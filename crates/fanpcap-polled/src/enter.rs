@@ -3,6 +3,7 @@
 use crate::port::PolledPort;
 use crate::tasks::{self, Tasks};
 use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::{clock, events};
 use fanpcap_poll::PoolFile;
@@ -160,6 +161,11 @@ impl PolledMember {
     pub(crate) fn own_tasks(&self) -> io::Result<Arc<Tasks>> {
         let tasks = Tasks::new(Arc::clone(&self.connection), self.welcome)?;
         Ok(Arc::new(tasks))
+    }
+
+    /// The words in which the member tells the watchers of its poller about its packets.
+    pub(crate) fn figures(&self) -> io::Result<[Word; 4]> {
+        self.pool.figures()
     }
 
     /// The pool's words, which have its counters.

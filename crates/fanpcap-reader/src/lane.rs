@@ -250,6 +250,10 @@ impl Intake {
             if !refilter.passes(frame.again()) {
                 let count = refilter.takes_back(frame).into();
                 control.rejected.fetch_add(count, Ordering::Relaxed);
+                let kept = self.publisher.as_ref().map(|it| &it.kept);
+                if let Some(rejected) = kept.and_then(|kept| kept.rejected.as_ref()) {
+                    rejected.add(count);
+                }
                 return Ok(false);
             }
         }

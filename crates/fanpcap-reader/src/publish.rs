@@ -36,6 +36,9 @@ pub struct PublishedCounters {
     /// The time at which the application last looked for packets, in nanoseconds of
     /// `CLOCK_MONOTONIC`; `u64::MAX` while the application waits for packets.
     pub looked_ns: Word,
+    /// Packets that the reader's filter has rejected and that are among those received; `None` if
+    /// nobody asks for this number.
+    pub rejected: Option<Word>,
     /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,
 }
@@ -63,6 +66,7 @@ impl PublishedCounters {
             read_taken,
             idle_taken,
             looked_ns,
+            rejected: None,
             more: None,
         }
     }

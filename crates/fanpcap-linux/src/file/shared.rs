@@ -84,6 +84,13 @@ fn map_first<const N: usize>(file: &File) -> io::Result<[Word; N]> {
     Ok(words(Memory::Mapped(memory)))
 }
 
+/// The words of a mapping from byte `at` on, which is a multiple of 8. `None` if the mapping is too
+/// short.
+pub fn within<const N: usize>(mapping: Mapping, at: usize) -> Option<[Word; N]> {
+    let end = at.checked_add(N * 8)?;
+    (at % 8 == 0 && end <= mapping.len()).then(|| words_at(Memory::Mapped(mapping), at / 8))
+}
+
 /// Returns the size in bytes of the largest file that the process may write (`RLIMIT_FSIZE`).
 ///
 /// # Errors
@@ -106,14 +113,19 @@ pub fn own<const N: usize>(content: &[u64; N]) -> [Word; N] {
 }
 
 fn words<const N: usize>(memory: Memory) -> [Word; N] {
+    words_at(memory, 0)
+}
+
+/// The words from the word with number `first` on. The memory has all of them.
+fn words_at<const N: usize>(memory: Memory, first: usize) -> [Word; N] {
     let base = match &memory {
         Memory::Mapped(mapping) => mapping.base().cast(),
         Memory::Own(base, _) => *base,
     };
     let memory = Arc::new(memory);
     std::array::from_fn(|index| Word {
-        // SAFETY: the memory has N words.
-        at: unsafe { base.add(index) },
+        // SAFETY: the memory has N words from `first` on, which both callers have made sure of.
+        at: unsafe { base.add(first + index) },
         _memory: Arc::clone(&memory),
     })
 }

@@ -12,6 +12,10 @@
 /// The words of one kind: a bit for each block.
 pub const WORDS: usize = 4;
 
+/// The words in which a member tells the watchers of its poller what it has done with its packets.
+/// No writer and no reader of the pool uses them.
+pub const FIGURES: usize = 4;
+
 /// The most blocks of a pool.
 #[expect(clippy::cast_possible_truncation, reason = "a small number")]
 pub const BLOCKS_MAX: u32 = 64 * WORDS as u32;
@@ -50,6 +54,8 @@ pub mod reader {
     /// [`super::WORDS`] of 64 bits, in entry 0: the blocks that readers have given back. The writer
     /// takes these bits out.
     pub const RETURNED: i16 = 0;
+    /// [`super::FIGURES`] words of 64 bits, in entry 0: what a member tells its poller's watchers.
+    pub const FIGURES: i16 = 64;
     /// 64 bits, of a lane: the position up to which records were taken.
     pub const READ: i16 = 0;
     /// 64 bits, of a lane: the sequence up to which readers have given blocks back.
@@ -146,6 +152,9 @@ fn fresh(block_len: u64) -> u64 {
 
 const _: () = assert!(BLOCKS_MAX == 1 << INDEX_BITS);
 const _: () = assert!(reader::WAKE_AT.unsigned_abs() as u32 + 8 <= READER_ENTRY);
+const _: () = assert!(8 * WORDS <= reader::FIGURES.unsigned_abs() as usize);
+const _: () =
+    assert!(reader::FIGURES.unsigned_abs() as usize + 8 * FIGURES <= READER_ENTRY as usize);
 const _: () = assert!(writer::DROPPED + 8 <= writer::TABLE);
 const _: () = assert!(WRITER_ENTRY % 128 == 0 && WORDS * 8 <= writer::LANES as usize);
 

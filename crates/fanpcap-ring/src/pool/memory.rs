@@ -2,7 +2,8 @@
 //! leads to an address.
 
 use super::layout::{
-    BLOCKS_MAX, INDEX_BITS, READER_ENTRY, SHORT, WORDS, WRITER_ENTRY, last_offset, reader, writer,
+    BLOCKS_MAX, FIGURES, INDEX_BITS, READER_ENTRY, SHORT, WORDS, WRITER_ENTRY, last_offset, reader,
+    writer,
 };
 use super::words::{ONLY_DROPS, Word, wake_after};
 use fanpcap_linux::packet::ring::Mapping;
@@ -118,6 +119,14 @@ impl PoolWords {
             produced: self.count(lane, writer::PRODUCED).load(Ordering::Relaxed),
             dropped: self.count(lane, writer::DROPPED).load(Ordering::Relaxed),
         }
+    }
+
+    /// What the member tells about its packets. The writer does not use these numbers.
+    pub fn figures(&self) -> [u64; FIGURES] {
+        std::array::from_fn(|index| {
+            let at = reader::FIGURES + 8 * i16::try_from(index).unwrap_or(0);
+            self.own(0, at).load(Ordering::Relaxed)
+        })
     }
 
     /// Gives a block back to the writer.
