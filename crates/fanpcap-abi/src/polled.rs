@@ -29,16 +29,15 @@ impl Polled {
     }
 }
 
-/// The counters that the reader publishes. The poller's watchers see four of them, in the member's
+/// The counters that the reader publishes. The poller's watchers see three of them, in the member's
 /// pool. The others are in this process's own memory.
 fn counters(io: &dyn PolledIo) -> PublishedCounters {
     let mut counters = PublishedCounters::own();
     // If the figures can't be mapped, watchers see a member that has taken nothing.
-    if let Ok([taken, rejected, looked_ns, idle_taken]) = io.figures() {
+    if let Ok([taken, rejected, looked_ns]) = io.figures() {
         counters.position.taken = taken;
         counters.rejected = Some(rejected);
         counters.looked_ns = looked_ns;
-        counters.idle_taken = idle_taken;
     }
     counters
 }

@@ -81,12 +81,12 @@ pub trait PolledIo: Send + Sync {
     fn bytes(&self) -> u64;
 
     /// The words in which the member tells the watchers of its poller how many packets it has
-    /// taken, how many of them its filter has rejected, when its application last looked for
-    /// packets, and how many packets it had taken when it last began to wait.
+    /// taken, how many of them its filter has rejected, and when its application last looked for
+    /// packets.
     ///
     /// # Errors
     /// The errors of mmap(2).
-    fn figures(&self) -> io::Result<[Word; 4]>;
+    fn figures(&self) -> io::Result<[Word; 3]>;
 
     /// How many packets came for the member, dropped ones included, and how many were dropped.
     /// Allocates nothing.

@@ -202,7 +202,8 @@ pub enum State {
 }
 
 impl State {
-    fn of(byte: u8) -> Self {
+    /// The state with this number in a table; [`State::Free`] if no state has it.
+    pub fn of(byte: u8) -> Self {
         let all = [
             Self::Free,
             Self::Newcomer,

@@ -8,6 +8,8 @@
 
 mod pool_file;
 pub mod message;
+mod asking;
 pub mod place;
 
+pub use asking::Asking;
 pub use pool_file::{Holders, LANES_MAX, PoolFile, PoolKind, PoolSize};

@@ -157,7 +157,7 @@ impl PolledIo for Io {
         self.member.bytes()
     }
 
-    fn figures(&self) -> io::Result<[Word; 4]> {
+    fn figures(&self) -> io::Result<[Word; 3]> {
         self.member.figures()
     }
 

@@ -163,8 +163,12 @@ impl PolledMember {
         Ok(Arc::new(tasks))
     }
 
-    /// The words in which the member tells the watchers of its poller about its packets.
-    pub(crate) fn figures(&self) -> io::Result<[Word; 4]> {
+    /// The words in which the member tells the watchers of its poller about its packets
+    /// ([`PoolFile::figures`]).
+    ///
+    /// # Errors
+    /// The errors of mmap(2).
+    pub fn figures(&self) -> io::Result<[Word; 3]> {
         self.pool.figures()
     }
 

@@ -75,20 +75,21 @@ impl Tasks {
         takeover: &Takeover,
         descriptors: Vec<OwnedFd>,
     ) -> Option<reader::Takeover> {
-        let pool = takeover.open(descriptors).and_then(|it| it.map());
+        let opened = takeover.open(descriptors);
+        let opened = opened.and_then(|it| Ok((it.map()?, it.figures()?)));
         let connection = Arc::clone(&self.connection);
         let member = takeover.member;
         let done = move |_| {
             // If the poller misses this, it keeps the pool until this member ends, too.
             let _ = send(connection.as_fd(), &Request::ReadOut(member));
         };
-        let Ok(pool) = pool else {
+        let Ok((pool, [taken, ..])) = opened else {
             done(0);
             return None;
         };
-        let remains = Remains::of_pool(self::pool(pool, &self.welcome), 0);
-        let words = shared::own(&[0, 0]);
-        let [taken, mark] = [0, 1].map(|index: usize| words[index].clone());
+        // The poller sees there how many packets were taken, by whoever takes them.
+        let remains = Remains::of_pool(self::pool(pool, &self.welcome), taken.get());
+        let [mark] = shared::own(&[0]);
         Some(reader::Takeover {
             remains: match takeover.with_copies {
                 true => remains,

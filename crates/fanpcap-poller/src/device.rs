@@ -6,6 +6,8 @@ mod steering;
 mod member;
 mod groups;
 mod attending;
+mod look;
+mod watching;
 
 use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
@@ -27,10 +29,14 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+pub(crate) use watching::Watch;
 
 /// Bytes of a block, and of a pool if the member asks for no size.
 const BLOCK_LEN: u32 = 1 << 20;
 const POOL_LEN: u32 = 64 << 20;
+
+/// The user who may see and change the groups of all users.
+const ROOT: u32 = 0;
 
 /// A device that this process polls.
 #[derive(Debug)]
@@ -50,6 +56,8 @@ pub struct Device {
     left: Vec<LeftPool>,
     /// The counts of groups that have ended.
     ended: GroupCounts,
+    /// What connections watch.
+    watches: BTreeMap<u64, Watch>,
 }
 
 /// A pool that the poller has given up.
@@ -122,6 +130,7 @@ impl Device {
             last: 0,
             left: Vec::new(),
             ended: GroupCounts::default(),
+            watches: BTreeMap::new(),
         })
     }
 
@@ -162,12 +171,13 @@ impl Device {
             }
         };
         let newcomer = Newcomer::new(kind, (index, peer.user), hello, ringer, now_ns);
-        let newcomer = newcomer.map_err(|error| {
+        let mut newcomer = newcomer.map_err(|error| {
             self.end_ringer(peer.user);
             failed(&error)
         })?;
         self.last += 1;
         let member = self.last;
+        newcomer.member.pid = peer.pid;
         let joining = Joining {
             member,
             pid: peer.pid,
@@ -213,6 +223,7 @@ impl Device {
     /// Gives up a member's pool. It counts for its user as long as any process has it.
     fn remove(&mut self, member: u64) {
         if let Some(it) = self.members.remove(&member) {
+            self.note_removed(member, &it);
             let (user, bytes) = (it.user, it.len());
             let left = it.pool.holders().map(|holders| LeftPool {
                 holders,
@@ -277,6 +288,7 @@ impl Device {
             return Vec::new();
         };
         it.state = State::Gone;
+        it.note_taken();
         let index = it.group;
         // Other members read the pools that this member has not read to their ends.
         for it in self.members.values_mut() {

@@ -24,6 +24,8 @@ pub struct MemberSlot {
 pub struct FanOut {
     groups: Vec<Option<Box<Group>>>,
     queue: u16,
+    /// Packets that came to the queue.
+    packets: u64,
 }
 
 impl FanOut {
@@ -32,6 +34,7 @@ impl FanOut {
         Self {
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             queue,
+            packets: 0,
         }
     }
 
@@ -93,6 +96,22 @@ impl FanOut {
         self.group(number).map(Group::counts)
     }
 
+    /// The counts of the pools of a group's slots in this queue.
+    pub fn slot_counts(&self, number: u8) -> Vec<(u8, PoolCounts)> {
+        let of = |group: &Group| {
+            let counts = (0..=u8::MAX).map(|slot| (slot, group.counts_of(slot)));
+            counts
+                .filter_map(|(slot, counts)| Some((slot, counts?)))
+                .collect()
+        };
+        self.group(number).map(of).unwrap_or_default()
+    }
+
+    /// Packets that came to the queue, whether or not it had groups.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
     /// The sum of the counts of all groups in this queue.
     pub fn all_counts(&self) -> GroupCounts {
         let mut sum = GroupCounts::default();
@@ -131,6 +150,7 @@ impl FanOut {
         if packets.is_empty() {
             return;
         }
+        self.packets += packets.len() as u64;
         for (number, group) in (0..).zip(&mut self.groups) {
             let Some(group) = group else { continue };
             for packet in packets {

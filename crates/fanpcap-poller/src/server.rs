@@ -3,6 +3,7 @@
 //! one. It closes the connection of a member that sends anything but the messages of this version.
 
 mod closer;
+mod questions;
 
 use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
 use crate::limits::Taken;
@@ -10,7 +11,7 @@ use closer::Closer;
 use fanpcap_linux::unix::plain::PlainConnection;
 use fanpcap_linux::unix::{self, Peer, message, named};
 use fanpcap_linux::wait::{self, Wake, clock};
-use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request};
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Question, Refused, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_short;
 use std::io;
@@ -58,6 +59,8 @@ struct Connection {
     peer: Peer,
     since_ns: u64,
     member: Option<u64>,
+    /// Whether the process watches a group.
+    watches: bool,
 }
 
 impl Server {
@@ -164,17 +167,19 @@ impl Server {
                 socket,
                 since_ns: clock::monotonic_ns(),
                 member: None,
+                watches: false,
             };
             self.connections.insert(self.last, connection);
         }
         Ok(())
     }
 
-    /// Closes connections whose processes have not said *hello* in time.
+    /// Closes connections whose processes have not said *hello* in time, and watch no group.
     fn close_silent(&mut self) {
         let now_ns = clock::monotonic_ns();
         let silent = self.connections.iter().filter(|(_, it)| {
-            it.member.is_none() && now_ns.saturating_sub(it.since_ns) >= HELLO_NS
+            let is_silent = now_ns.saturating_sub(it.since_ns) >= HELLO_NS;
+            it.member.is_none() && !it.watches && is_silent
         });
         let silent: Vec<u64> = silent.map(|(number, _)| *number).collect();
         silent.into_iter().for_each(|number| self.close(number));
@@ -192,8 +197,17 @@ impl Server {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(()),
                 Ok(None) | Err(_) => return None,
             };
-            let request = Request::decode(self.buffer.get(..len)?);
-            self.handle(number, request)?;
+            let message = self.buffer.get(..len)?;
+            match Question::decode(message)
+                .ok()
+                .filter(|_| connection.member.is_none())
+            {
+                Some(question) => self.reply(number, question)?,
+                None => {
+                    let request = Request::decode(message);
+                    self.handle(number, request)?;
+                }
+            }
         }
         Some(())
     }
@@ -284,6 +298,7 @@ impl Server {
         let Some(connection) = self.connections.remove(&number) else {
             return Vec::new();
         };
+        self.device.unwatch(number);
         self.closer.close(connection.peer.user, connection.socket);
         connection.member.map_or_else(Vec::new, |member| {
             self.device.hang_up(member, clock::monotonic_ns())

@@ -45,6 +45,12 @@ pub const MODES: [(&str, &str); 10] = [
 
 const INNER_FLOW: &str = "main = par3 (inner steer_flow) steer_link (steer_to 0)";
 
+/// The name of the first mode that has this steering program.
+pub fn name_of(source: &str) -> Option<&'static str> {
+    let found = MODES.iter().find(|(_, program)| *program == source);
+    found.map(|(mode, _)| *mode)
+}
+
 /// The steering program of the mode with this lower-case name.
 pub fn source(name: &str) -> Option<&'static str> {
     let found = MODES.iter().find(|(mode, _)| *mode == name);

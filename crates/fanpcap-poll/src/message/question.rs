@@ -3,7 +3,7 @@
 
 mod contents;
 
-use super::{Malformed, Refused, TEXT_MAX, head, open};
+use super::{Malformed, TEXT_MAX, head, open};
 use contents::{read_group, read_watched, write_group, write_watched};
 
 const LOOK: u16 = 64;
@@ -45,7 +45,7 @@ pub enum Reply {
     /// The change was made.
     Done,
     /// The change was not made, and why.
-    NotDone(Refused),
+    NotDone(String),
     /// A watched group.
     Watched(Box<Watched>),
 }
@@ -67,6 +67,9 @@ pub struct SeenGroup {
     pub title: String,
     /// The packets that came to the group.
     pub ledger: SeenLedger,
+    /// Packets that the source received since it was opened, and those of them that it dropped
+    /// because the poller was late.
+    pub source: [u64; 2],
     /// Sums over the members that are gone: their number, packets received, dropped, taken by
     /// themselves, taken by others, unread, and the number of members with unknown counts.
     pub gone: [u64; 7],
@@ -254,10 +257,9 @@ impl Reply {
             }
             Self::NoGroup => out = head(NO_GROUP),
             Self::Done => out = head(DONE),
-            Self::NotDone(refused) => {
+            Self::NotDone(why) => {
                 out = head(NOT_DONE);
-                out.name("slug", &refused.slug)?;
-                out.text("text", &refused.text, TEXT_MAX)?;
+                out.text("text", why, TEXT_MAX)?;
             }
             Self::Watched(watched) => {
                 out = head(WATCHED);
@@ -277,10 +279,7 @@ impl Reply {
             GROUP => Self::Group(Box::new(read_group(&mut from)?)),
             NO_GROUP => Self::NoGroup,
             DONE => Self::Done,
-            NOT_DONE => Self::NotDone(Refused {
-                slug: from.name("slug")?,
-                text: from.text("text", TEXT_MAX)?,
-            }),
+            NOT_DONE => Self::NotDone(from.text("text", TEXT_MAX)?),
             WATCHED => Self::Watched(Box::new(read_watched(&mut from)?)),
             _ => return Err(Malformed::Kind(kind)),
         };
@@ -339,6 +338,7 @@ mod tests {
             pid_namespace: 6,
             title: "x".repeat(NAME_MAX),
             ledger: SeenLedger::of([1, 2, 3, 4, 5, 6, 7]),
+            source: [17, 18],
             gone: [7, 6, 5, 4, 3, 2, 1],
             takeovers: 11,
             changes: 12,
@@ -368,16 +368,12 @@ mod tests {
             ended: vec![ended; ENDED_MAX],
             forgotten: 11,
         };
-        let refused = Refused {
-            slug: "poller-user".to_owned(),
-            text: "not yours".to_owned(),
-        };
         for reply in [
             Reply::Group(Box::new(group(256))),
             Reply::Group(Box::default()),
             Reply::NoGroup,
             Reply::Done,
-            Reply::NotDone(refused),
+            Reply::NotDone("not yours".to_owned()),
             Reply::Watched(Box::new(watched)),
         ] {
             let bytes = reply.encode().unwrap();

@@ -4,23 +4,38 @@ use super::Device;
 use super::refusals::{MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, failed, refused};
 use super::steering::{self, Compiled};
 use crate::flows;
-use crate::group::{NewGroup, ReadyGroup};
+use crate::group::{GroupCounts, NewGroup, ReadyGroup};
 use crate::limits::{Reached, Taken};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_group::served::ServedGroup;
 use fanpcap_linux::file::sealed;
 use fanpcap_poll::message::{Hello, Refused};
+use fanpcap_ring::pool::PoolCounts;
 use fanpcap_steer::native::Evaluator;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The counts of a group in all queues, and those of its slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SeenCounts {
+    pub(super) group: GroupCounts,
+    pub(super) slots: BTreeMap<u8, PoolCounts>,
+    /// Packets that the source received and dropped.
+    pub(super) source: [u64; 2],
+}
 
 #[derive(Debug)]
 pub(super) struct Group {
     /// The group's number for members; `None` for the group of one handle.
-    number: Option<u16>,
+    pub(super) number: Option<u16>,
     /// The user of the group's members. Members of another user could take packets from them, so
     /// each user has numbers of its own.
     pub(super) user: u32,
     digest: u64,
+    /// The mode or the steering program, for watchers.
+    pub(super) title: String,
+    /// The counts that watchers got last, and when they were read.
+    pub(super) seen: Option<(u64, SeenCounts)>,
     pub(super) served: ServedGroup,
     /// When the group's members were last looked after.
     pub(super) attended_ns: u64,
@@ -63,6 +78,7 @@ impl Device {
             tree,
             digest,
             options,
+            title,
         } = compiled.map_or_else(steering::default, Ok)?;
         let flows = options.flows.map_or(0, flows::len) * self.queues.len() as u64;
         let bytes = SIZE_WITH_CLASSES as u64 + flows;
@@ -78,6 +94,8 @@ impl Device {
             number: hello.group,
             user,
             digest,
+            title,
+            seen: None,
             served,
             attended_ns: now_ns,
             bytes,
@@ -91,6 +109,7 @@ impl Device {
             self.end(index);
             return Err(refused);
         }
+        self.note_begin(hello.group, user);
         Ok(index)
     }
 
@@ -109,16 +128,21 @@ impl Device {
 
     /// Ends a group without members. Packets in their pools are unread.
     pub(super) fn end(&mut self, index: u8) {
+        let (mut sum, mut spread) = (GroupCounts::default(), 0);
         for queue in &self.queues {
-            let ended = queue
-                .change(move |queue| queue.fan_out.end(index))
-                .flatten();
+            let ended =
+                queue.change(move |queue| (queue.fan_out.end(index), queue.fan_out.packets()));
+            let (ended, seen) = ended.unwrap_or_default();
             let counts = ended.as_ref().map(ReadyGroup::counts);
-            self.ended.add_all(&counts.unwrap_or_default());
+            sum.add_all(&counts.unwrap_or_default());
+            spread += seen;
         }
-        self.groups[usize::from(index)] = None;
+        self.ended.add_all(&sum);
         let members = self.members.iter().filter(|(_, it)| it.group == index);
         let members: Vec<u64> = members.map(|(member, _)| *member).collect();
         members.into_iter().for_each(|member| self.remove(member));
+        if let Some(group) = self.groups[usize::from(index)].take() {
+            self.note_end((group.number, group.user), &sum, spread);
+        }
     }
 }

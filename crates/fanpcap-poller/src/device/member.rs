@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use fanpcap_group::served::{Members, Progress};
 use fanpcap_group::view::FinalCounters;
 use fanpcap_linux::unix;
-use fanpcap_poll::message::Hello;
+use fanpcap_poll::message::{Hello, MemberCounts};
 use fanpcap_poll::{PoolFile, PoolKind, PoolSize};
 use fanpcap_ring::PoolWords;
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
@@ -22,10 +22,16 @@ pub(super) struct Member {
     pub(super) group: u8,
     pub(super) user: u32,
     /// The slot whose packets come into the pool.
-    slot: Option<u8>,
+    pub(super) slot: Option<u8>,
+    pub(super) pid: u32,
+    pub(super) wants_sent: bool,
+    /// When the member was admitted, nanoseconds of `CLOCK_MONOTONIC`; 0: it was not.
+    pub(super) joined_ns: u64,
+    /// Packets that the member had taken itself when it ended, as it says.
+    pub(super) own_taken: Option<u64>,
     pub(super) pool: Arc<PoolFile>,
     pub(super) size: PoolSize,
-    words: PoolWords,
+    pub(super) words: PoolWords,
     pub(super) state: State,
     /// The member that reads the pool, if this member is gone.
     pub(super) taker: Option<u64>,
@@ -36,7 +42,7 @@ pub(super) struct Member {
     taken: u64,
     pub(super) took_ns: u64,
     /// The final counts of the pool.
-    counts: PoolCounts,
+    pub(super) counts: PoolCounts,
 }
 
 /// What the poller knows of a member's application.
@@ -71,16 +77,39 @@ impl Member {
         self.progress.hangs(now_ns)
     }
 
-    /// The member's counters after its pool has been read to the end. The poller does not know
-    /// which of the packets the member itself has taken.
-    pub(super) fn final_counters(&self) -> FinalCounters {
+    /// Notes how many packets the member has taken itself, when it ends.
+    pub(super) fn note_taken(&mut self) {
+        let [taken, ..] = self.words.figures();
+        self.own_taken.get_or_insert(taken);
+    }
+
+    /// The member's account, so far. The packets taken and rejected are those that the member says
+    /// it has taken and rejected.
+    pub(super) fn account(&self) -> (MemberCounts, u64) {
         let PoolCounts { produced, dropped } = self.counts;
+        let [all, rejected, ..] = self.words.figures();
+        let all = all.min(produced);
+        let taken = self.own_taken.map_or(all, |own| own.min(all));
+        let counts = MemberCounts {
+            produced,
+            dropped,
+            taken,
+            rejected: rejected.min(taken),
+        };
+        (counts, all - taken)
+    }
+
+    /// The member's counters after its pool has been read to the end.
+    pub(super) fn final_counters(&self) -> FinalCounters {
+        let (counts, inherited) = self.account();
         FinalCounters {
             members: 1,
-            received: produced.saturating_add(dropped),
-            dropped,
-            taken: produced,
-            ..FinalCounters::default()
+            received: counts.received(),
+            dropped: counts.dropped,
+            taken: counts.delivered(),
+            inherited,
+            unread: counts.unread().saturating_sub(inherited),
+            unknown: 0,
         }
     }
 }
@@ -127,6 +156,10 @@ impl Newcomer {
                 group,
                 user,
                 slot: None,
+                pid: 0,
+                wants_sent: hello.wants_sent,
+                joined_ns: 0,
+                own_taken: None,
                 words: pool.map_words()?,
                 pool: Arc::new(pool),
                 size,
@@ -179,6 +212,7 @@ impl Members for Side<'_> {
         }
         if let Some(member) = self.members.get_mut(&member) {
             member.slot = Some(slot);
+            member.joined_ns = self.now_ns;
         }
     }
 

@@ -11,10 +11,15 @@ pub(super) struct Compiled {
     pub(super) tree: Tree,
     pub(super) digest: u64,
     pub(super) options: GroupOptions,
+    /// The mode's name, or the beginning of the steering program, with the group's options.
+    pub(super) title: String,
 }
 
 /// The most flows that a group may remember.
 const FLOWS_MAX: u32 = 1 << 20;
+
+/// The number of flows of `+sticky` without a number.
+const FLOWS: u32 = 1 << 16;
 
 /// Compiles what a newcomer asks for; `None` if it asks for nothing.
 pub(super) fn compile(steering: &Steering) -> Result<Option<Compiled>, Refused> {
@@ -56,8 +61,46 @@ fn of_text(text: &str, options: GroupOptions) -> Result<Compiled, Refused> {
         tree,
         digest: compiled.digest(),
         options,
+        title: title(text, options),
     })
 }
+
+/// The title of a group, for its watchers.
+fn title(text: &str, options: GroupOptions) -> String {
+    let sticky = options.flows.map(|flows| match flows {
+        FLOWS => "+sticky".to_owned(),
+        flows => format!("+sticky={flows}"),
+    });
+    let balance = options.balance.map_or("", |balance| match balance {
+        Balance::Idle => "+balance",
+        Balance::All => "+balance=all",
+    });
+    let options = sticky.unwrap_or_default() + balance;
+    if let Some(name) = modes::name_of(text) {
+        return format!("{name}{options}");
+    }
+    // The options precede the text, because a long text is cut at its end.
+    let words = Some(options.as_str()).into_iter();
+    let words = words.chain(text.split_whitespace());
+    let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();
+    shortened(&words.join(" "))
+}
+
+/// A text of more than [`TITLE_MAX`] bytes is cut, and ends with a mark.
+fn shortened(text: &str) -> String {
+    if text.len() <= TITLE_MAX {
+        return text.to_owned();
+    }
+    let mut end = TITLE_MAX - CUT.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned() + CUT
+}
+
+/// As long as titles on member pages.
+const TITLE_MAX: usize = 64;
+const CUT: &str = "…";
 
 const MANY_FLOWS: &str =
     "a poller remembers at most 1048576 flows of a group: write +sticky=1048576";

@@ -14,7 +14,7 @@ pub const WORDS: usize = 4;
 
 /// The words in which a member tells the watchers of its poller what it has done with its packets.
 /// No writer and no reader of the pool uses them.
-pub const FIGURES: usize = 4;
+pub const FIGURES: usize = 3;
 
 /// The most blocks of a pool.
 #[expect(clippy::cast_possible_truncation, reason = "a small number")]

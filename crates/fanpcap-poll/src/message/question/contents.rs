@@ -79,6 +79,7 @@ pub(super) fn write_group(out: &mut Writer, group: &SeenGroup) -> Result<(), Mal
     out.u64(group.pid_namespace);
     out.text("title", &group.title, NAME_MAX)?;
     write_words(out, &group.ledger.words());
+    write_words(out, &group.source);
     write_words(out, &group.gone);
     write_words(out, &[group.takeovers, group.changes]);
     write_words(out, &group.moved);
@@ -114,6 +115,7 @@ pub(super) fn read_group(from: &mut Reader<'_>) -> Result<SeenGroup, Malformed> 
         pid_namespace: from.u64("namespace")?,
         title: from.text("title", NAME_MAX)?,
         ledger: SeenLedger::of(read_words(from)?),
+        source: read_words(from)?,
         gone: read_words(from)?,
         ..SeenGroup::default()
     };
