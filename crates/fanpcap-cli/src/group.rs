@@ -9,10 +9,10 @@ use clap::Args;
 use fanpcap_config::report::harmless_text;
 use fanpcap_group::guard;
 use fanpcap_group::view::GroupTable;
-use fanpcap_group::weight::{self, Drained, WeighError};
+use fanpcap_group::weight::{self, Drained};
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::wait::clock;
-use fanpcap_snapshot::{Snapshot, Socket, Source};
+use fanpcap_snapshot::{Device, OfPoller, Snapshot, Socket, Source};
 use fanpcap_terminal::{group_number, seconds, streams};
 
 use shown::{Shown, Slot};
@@ -20,6 +20,7 @@ use shown::{Shown, Slot};
 mod shown;
 mod text;
 mod member;
+mod polled;
 mod list;
 
 /// Lists groups, shows the shares of members, and changes them
@@ -90,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return list::run(&snapshot, asked.as_deref(), arguments.json);
     };
     ensure_there(&snapshot, &device, number)?;
-    let ifindex = snapshot.devices.first().map_or(0, |it| it.ifindex);
+    let ifindex = with_group(&snapshot, &device, number)?;
     let group = Group::of(&snapshot, ifindex, number)?;
     if let Some(which) = &arguments.drain {
         return match arguments.undo {
@@ -134,10 +135,37 @@ fn without_device(error: anyhow::Error, device: Option<&str>) -> anyhow::Error {
     anyhow!("{error}; a group's number follows its device: 'fanpcap group {device} {group}'")
 }
 
+/// The index of the device of this name that has the group. If only pollers of the device have it,
+/// of the only such poller.
+///
+/// # Errors
+/// Several pollers of the device have such a group.
+fn with_group(snapshot: &Snapshot, device: &str, number: u16) -> Result<u32> {
+    let is_of = |socket: &&Socket| socket.of_group().is_some_and(|it| it.number == number);
+    let has = |it: &&Device| {
+        let mut sockets = snapshot.sockets.iter().filter(is_of);
+        sockets.any(|socket| socket.ifindex == it.ifindex)
+    };
+    let with: Vec<&Device> = snapshot.devices.iter().filter(has).collect();
+    let own = with.iter().find(|it| it.name == device);
+    match (own, with.as_slice()) {
+        (Some(one), _) | (None, [one]) => Ok(one.ifindex),
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|it| &*it.name).collect();
+            bail!(
+                "which group {number}? name the poller: {}",
+                names.join(", ")
+            )
+        }
+    }
+}
+
 /// A group that has members or a founder.
 struct Group {
     ifindex: u32,
     shown: Shown,
+    /// The poller of the members, if they have one.
+    poller: Option<OfPoller>,
 }
 
 impl Group {
@@ -146,6 +174,16 @@ impl Group {
     /// # Errors
     /// The group's members do not show its table.
     fn of(snapshot: &Snapshot, ifindex: u32, group: u16) -> Result<Self> {
+        let poller = shown::device(snapshot, ifindex).and_then(|it| it.poller.clone());
+        if poller.is_some() {
+            let view = snapshot.tables.get(&(ifindex, group));
+            let shown = Shown::of(snapshot, (ifindex, group), view, clock::monotonic_ns());
+            return Ok(Self {
+                ifindex,
+                shown,
+                poller,
+            });
+        }
         let table = GroupTable::find(ifindex, group, ANSWERS);
         let table = table.map_err(|reasons| {
             let device = shown::device(snapshot, ifindex).map_or("its device", |it| &it.name);
@@ -163,7 +201,11 @@ impl Group {
         if let Some(holder) = guard::holder(ifindex, group) {
             shown.note_holder(&holder);
         }
-        Ok(Self { ifindex, shown })
+        Ok(Self {
+            ifindex,
+            shown,
+            poller,
+        })
     }
 
     fn member(&self, which: &str) -> Result<&Slot> {
@@ -179,13 +221,12 @@ impl Group {
     fn drain(&self, which: &str, limit: Duration) -> Result<ExitCode> {
         let member = self.member(which)?;
         let name = text::name(member);
-        let drained = weight::drain(self.ifindex, self.shown.group, member.id());
-        let drained = drained.map_err(|error| refused("drained", &name, error))?;
+        let await_empty = self.drained(member)?;
         let moved = member.buckets.unwrap_or(0);
         say(&format!(
             "{name}: its {moved} buckets were given to other members"
         ))?;
-        let left = await_empty(&drained, limit);
+        let left = await_empty(limit);
         let (text, status) = match left {
             Some(0) => (
                 "its ring is read, and it gets no more packets".to_owned(),
@@ -207,6 +248,22 @@ impl Group {
         Ok(status)
     }
 
+    /// Gives a member's buckets to other members. Returns a function that waits until the member
+    /// has read its ring, and returns what is left.
+    fn drained(&self, member: &Slot) -> Result<Box<dyn Fn(Duration) -> Option<u64>>> {
+        let name = text::name(member);
+        if let Some(at) = self.poller.clone() {
+            let member = member.socket;
+            polled::weigh(&at, member, 0).map_err(|error| refused("drained", &name, error))?;
+            return Ok(Box::new(move |limit| {
+                polled::await_empty(&at, member, limit)
+            }));
+        }
+        let drained = weight::drain(self.ifindex, self.shown.group, member.id());
+        let drained = drained.map_err(|error| refused("drained", &name, error.into()))?;
+        Ok(Box::new(move |limit| await_empty(&drained, limit)))
+    }
+
     fn undo(&self, which: &str) -> Result<ExitCode> {
         let member = self.member(which)?;
         ensure!(
@@ -221,7 +278,11 @@ impl Group {
     fn weigh(&self, which: &str, weight: u16) -> Result<ExitCode> {
         let member = self.member(which)?;
         let name = text::name(member);
-        let weighed = weight::weigh(self.ifindex, self.shown.group, member.id(), weight);
+        let weighed = match &self.poller {
+            Some(at) => polled::weigh(at, member.socket, weight),
+            None => weight::weigh(self.ifindex, self.shown.group, member.id(), weight)
+                .map_err(anyhow::Error::from),
+        };
         weighed.map_err(|error| refused("weighed", &name, error))?;
         say(&format!("{name}: weight {weight}"))?;
         Ok(ExitCode::SUCCESS)
@@ -248,8 +309,8 @@ fn await_empty(drained: &Drained, limit: Duration) -> Option<u64> {
     }
 }
 
-fn refused(done: &str, name: &str, error: WeighError) -> anyhow::Error {
-    anyhow::Error::new(error).context(format!("{name} can't be {done}"))
+fn refused(done: &str, name: &str, error: anyhow::Error) -> anyhow::Error {
+    error.context(format!("{name} can't be {done}"))
 }
 
 fn say(text: &str) -> Result<()> {

@@ -11,7 +11,7 @@ use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directory in which all pollers' directories are made.
@@ -74,6 +74,29 @@ fn open_below(base: &Path, netns: u64, engine: &str, device: &str) -> io::Result
         name,
         is_mounted: true,
     })
+}
+
+/// The names of all sockets that [`open`] finds, in both directories: `packet:eth0`.
+pub fn names() -> Vec<OsString> {
+    netns::inode().map_or_else(|_| Vec::new(), |netns| names_below(Path::new(BASE), netns))
+}
+
+fn names_below(base: &Path, netns: u64) -> Vec<OsString> {
+    let Ok(all) = Trusted::base(base).and_then(|base| base.enter(POLLERS)) else {
+        return Vec::new();
+    };
+    let own = all.enter(&of_namespace(netns)).ok();
+    let mut names = Vec::new();
+    for Trusted { directory, .. } in own.into_iter().chain([all]) {
+        let is_socket = |name: &OsString| {
+            let about = directory.about(name);
+            about.is_ok_and(|it| it.file_type().is_socket())
+        };
+        names.extend(directory.names().filter(is_socket));
+    }
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Opens the directory for the sockets of the calling thread's network namespace, and makes it if
@@ -199,6 +222,7 @@ mod tests {
     use super::*;
     use std::fs::DirBuilder;
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+    use std::os::unix::net::UnixListener;
 
     struct Scene(PathBuf);
 
@@ -308,6 +332,24 @@ mod tests {
         left.sort_unstable();
         assert_eq!(left, ["left", "netns-10", "netns-8", "netns-9"]);
         assert!(foreign.join("left").exists(), "not trusted");
+    }
+
+    #[test]
+    fn the_sockets_of_both_directories_are_listed() {
+        let scene = Scene::new("names");
+        assert!(names_below(&scene.0, 7).is_empty());
+        make_below(&scene.0, 7).unwrap();
+        let listen = |path: &str| UnixListener::bind(scene.0.join(path)).unwrap();
+        let _all = [
+            listen("fanpcap-pollers/netns-7/packet:eth0"),
+            listen("fanpcap-pollers/afxdp:eth1"),
+            listen("fanpcap-pollers/packet:eth0"),
+        ];
+        scene.write("fanpcap-pollers/netns-7/packet:eth0.lock");
+        let expected = ["afxdp:eth1", "packet:eth0"];
+        for netns in [7, 8] {
+            assert_eq!(names_below(&scene.0, netns), expected, "{netns}");
+        }
     }
 
     #[test]

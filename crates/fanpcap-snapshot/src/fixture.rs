@@ -129,6 +129,7 @@ pub fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
             ..Counters::default()
         }),
         stolen_from_host: None,
+        poller: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fanpcap_install::mapped::{Build, Mapped};
@@ -64,6 +65,11 @@ impl Holders {
     /// The process that owns a socket, if it was found.
     pub(crate) fn process(&mut self, inode: u32) -> Option<Process> {
         let pid = pid_in(self.known.get(&inode)?.as_ref()?)?;
+        self.of_pid(pid)
+    }
+
+    /// The process with this id.
+    pub(crate) fn of_pid(&mut self, pid: u32) -> Option<Process> {
         let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
         Some(Process {
             library: self.library(pid),
@@ -87,6 +93,11 @@ impl Holders {
             }
         })
     }
+}
+
+/// The inode of this process's PID namespace.
+pub(crate) fn pid_namespace() -> Option<u64> {
+    fs::metadata("/proc/self/ns/pid").ok().map(|it| it.st_ino())
 }
 
 /// A process name from /proc, which may contain any bytes.

@@ -11,14 +11,16 @@ pub mod fixture;
 mod offered;
 mod holders;
 mod gone;
+mod pollers;
 mod source;
 
 pub use gone::members_wait;
 pub use host_use::HostUse;
 pub use offered::{Offered, STEERED_NOWHERE};
+pub use pollers::{LIMIT as POLLER_LIMIT, is_pollers, unreachable};
 pub use snapshot::{
-    Counts, Device, Group, Library, Process, STALE_SECONDS, Snapshot, Socket, percent, rounded,
-    seconds,
+    Counts, Device, Group, Library, OfPoller, Process, STALE_SECONDS, Snapshot, Socket, on,
+    on_engine, percent, rounded, seconds,
 };
-pub use source::{Source, on_engine};
+pub use source::Source;
 pub use tables::GroupKey;

@@ -42,25 +42,48 @@ pub struct Snapshot {
 /// A device.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Interface index; 0 for all devices.
+    /// Interface index; 0 for all devices. For the groups of a poller, a number that no device has.
     pub ifindex: u32,
     /// Name; "any" for all devices, "gone" for a device that no longer exists.
     pub name: String,
-    /// The device's counters; `None` for "any" and "gone".
+    /// The device's counters; `None` for "any" and "gone". For a poller, packets that it has
+    /// received, and that were dropped because it was late.
     pub counters: Option<link::Counters>,
     /// Why the host or a container may need the device's packets, if a member steals them
     /// (`steal = yes`).
     pub stolen_from_host: Option<&'static str>,
+    /// The poller of which this is a device, if `ifindex` is not that of a device.
+    pub poller: Option<OfPoller>,
+}
+
+/// The groups of a user at a poller, which are shown as a device of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPoller {
+    /// The name of the poller's socket, such as `packet:eth0`.
+    pub socket: String,
+    /// The device's name.
+    pub device: String,
+    /// The device's index in the poller's network namespace.
+    pub ifindex: u32,
+    /// The user of the groups.
+    pub user: u32,
+}
+
+impl Device {
+    /// The index for output: that of the device whose packets a poller takes.
+    pub fn shown_ifindex(&self) -> u32 {
+        self.poller.as_ref().map_or(self.ifindex, |it| it.ifindex)
+    }
 }
 
 /// A packet socket.
 #[derive(Clone, Debug, Default)]
 pub struct Socket {
-    /// Inode of the socket.
+    /// Inode of the socket. At a poller, the member's number.
     pub inode: u32,
     /// Interface index of the socket's device.
     pub ifindex: u32,
-    /// `ETH_P_*`; 0 for a socket that only sends.
+    /// `ETH_P_*`; 0 for a socket that only sends, and at a poller.
     pub protocol: u16,
     /// The socket's fanout group.
     pub group: Option<Group>,
@@ -188,6 +211,20 @@ impl Counts {
         let given = self.received.saturating_sub(self.dropped);
         let taken = self.read_taken.filter(|_| !self.is_stale(at_ns))?;
         Some(given.saturating_sub(taken))
+    }
+}
+
+/// A mode with the engine of its group, XDP.
+pub fn on_engine(mode: &str) -> String {
+    on("xdp", mode)
+}
+
+/// A mode with the engine of its group. The engine precedes the text of a steering program, because
+/// a long text is cut at its end.
+pub fn on(engine: &str, mode: &str) -> String {
+    match mode.contains(' ') {
+        true => format!("on {engine}: {mode}"),
+        false => format!("{mode} on {engine}"),
     }
 }
 

@@ -22,7 +22,8 @@ use fanpcap_linux::wait::clock;
 use crate::gone::{Gone, members_wait};
 use crate::holders::Holders;
 use crate::host_use::HostUse;
-use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
+use crate::pollers;
+use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket, on_engine};
 use crate::tables::{GroupKey, Tables};
 
 /// The name under which sockets of a removed device are listed.
@@ -45,9 +46,13 @@ impl Source {
     /// The device does not exist. The error says how many members wait for which device that is
     /// gone.
     pub fn new(device: Option<&str>) -> Result<Self> {
-        if let Some(name) = device.filter(|&name| name != ANY) {
+        let is_device = |name: &&str| *name != ANY && !pollers::is_pollers(name);
+        if let Some(name) = device.filter(is_device) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
             ensure!(found.is_some(), missing(name));
+        }
+        if let Some(name) = device.filter(|name| pollers::is_pollers(name)) {
+            pollers::check(name)?;
         }
         Ok(Self {
             device: device.map(str::to_owned),
@@ -75,6 +80,7 @@ impl Source {
         let waiting = gone.counts(is_meant);
         let mut seen = gone.sort(seen);
         seen.retain(|it| gone.awaited_by(it.socket.inode).is_none_or(is_meant));
+        let polled = pollers::look(self.device.as_deref());
         // Take the time after reading the pages: no counter may be newer than the snapshot.
         let at_ns = clock::monotonic_ns();
         let mut devices = self.devices(&links, &seen, !waiting.is_empty());
@@ -94,7 +100,7 @@ impl Source {
         }
         let netns = netns::inode().context("this process's network namespace")?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(Snapshot {
+        let mut snapshot = Snapshot {
             at_ns,
             unix_seconds: since_1970.unwrap_or_default().as_secs_f64(),
             host: host(),
@@ -104,7 +110,9 @@ impl Source {
             sockets,
             tables,
             waiting,
-        })
+        };
+        pollers::add(&mut snapshot, polled, &mut self.holders);
+        Ok(snapshot)
     }
 
     /// The devices to show. `is_awaited`: somebody waits for one of them.
@@ -114,6 +122,7 @@ impl Source {
             name: link.name.clone(),
             counters: Some(link.counters),
             stolen_from_host: None,
+            poller: None,
         };
         let awaited = is_awaited.then_some(u32::MAX);
         let indices = seen.iter().map(|seen| seen.socket.ifindex);
@@ -134,6 +143,7 @@ impl Source {
                 name: unlisted_name(ifindex),
                 counters: None,
                 stolen_from_host: None,
+                poller: None,
             });
         let is_lost = |name: &str| name != ANY && links.iter().all(|link| link.name != name);
         let is_shown = |device: &Device| match self.device.as_deref() {
@@ -308,15 +318,6 @@ fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
         Some(((seen.socket.ifindex, group), page.shown_mode()))
     };
     seen.iter().filter_map(of_page).collect()
-}
-
-/// A mode with the engine of its group. The engine precedes the text of a steering program, because
-/// a long text is cut at its end.
-pub fn on_engine(mode: &str) -> String {
-    match mode.contains(' ') {
-        true => format!("on xdp: {mode}"),
-        false => format!("{mode} on xdp"),
-    }
 }
 
 /// The mode of a socket's group, with the group's engine.

@@ -156,7 +156,7 @@ impl Shown {
             time_unix_seconds: snapshot.unix_seconds,
             network_namespace: snapshot.netns,
             device: device.map_or_else(String::new, |it| it.name.clone()),
-            ifindex,
+            ifindex: device.map_or(ifindex, Device::shown_ifindex),
             group,
             mode: mode(&sockets),
             hash_because: hash_because(&sockets),

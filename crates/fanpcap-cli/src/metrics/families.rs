@@ -26,7 +26,8 @@ pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
         .into_iter()
         .chain(steered_members(snapshot));
     let with_groups = members.chain(groups::of(snapshot));
-    with_groups.chain(devices(snapshot)).collect()
+    let with_devices = with_groups.chain(devices(snapshot));
+    with_devices.chain(pollers(snapshot)).collect()
 }
 
 fn members(snapshot: &Snapshot) -> [Family; 6] {
@@ -165,6 +166,7 @@ fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     let mut devices = snapshot.devices.iter();
     let device = devices.find(|device| device.ifindex == ifindex);
     let name = device.map_or_else(String::new, |device| device.name.clone());
+    let ifindex = device.map_or(ifindex, Device::shown_ifindex);
     vec![("device", name), ("ifindex", ifindex.to_string())]
 }
 
@@ -179,13 +181,13 @@ fn devices(snapshot: &Snapshot) -> [Family; 7] {
             };
             Some(numbers(figures, counters).into_iter().map(sample).collect())
         };
-        let samples = snapshot.devices.iter().filter_map(of_device);
+        let samples = of_the_machine(snapshot).filter_map(of_device);
         samples.collect::<Vec<Vec<Sample>>>().concat()
     };
     let of = |number: &dyn Fn(&Device) -> u64| -> Vec<Sample> {
         let labels = |device: &Device| device_labels(snapshot, device.ifindex);
         let sample = |device| (labels(device), Number::Whole(number(device)));
-        snapshot.devices.iter().map(sample).collect()
+        of_the_machine(snapshot).map(sample).collect()
     };
     [
         counter(
@@ -230,6 +232,35 @@ fn devices(snapshot: &Snapshot) -> [Family; 7] {
             "1 while a member on the XDP engine steals the device's packets from the host (steal = yes), and the host or \
              a container has begun to use the device; otherwise 0.",
             of(&|device| device.stolen_from_host.is_some().into()),
+        ),
+    ]
+}
+
+/// The devices, without those that stand for the groups of a poller.
+fn of_the_machine(snapshot: &Snapshot) -> impl Iterator<Item = &Device> {
+    snapshot.devices.iter().filter(|it| it.poller.is_none())
+}
+
+/// The packets of pollers that show groups.
+fn pollers(snapshot: &Snapshot) -> [Family; 2] {
+    let each = |figure: fn(&Counters) -> u64| -> Vec<Sample> {
+        let sample = |device: &Device| {
+            let counters = device.counters.filter(|_| device.poller.is_some())?;
+            let labels = device_labels(snapshot, device.ifindex);
+            Some((labels, Number::Whole(figure(&counters))))
+        };
+        snapshot.devices.iter().filter_map(sample).collect()
+    };
+    [
+        counter(
+            "fanpcap_poller_received_packets_total",
+            "Packets that came to the device's poller, dropped ones included.",
+            each(|counters| counters.rx_packets),
+        ),
+        counter(
+            "fanpcap_poller_dropped_packets_total",
+            "Packets that were lost before the device's poller, because it was late.",
+            each(|counters| counters.rx_dropped),
         ),
     ]
 }

@@ -39,6 +39,7 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
         };
         let before = earlier.and_then(of_before);
         let passed = passed(before, device.counters, seconds);
+        let shown = device.shown_ifindex();
         let mut device = with_sockets(figures(device, before, seconds), after, history);
         if device.ifindex == u32::MAX {
             device.awaited_devices = awaited_devices(after);
@@ -48,6 +49,7 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
         }
         let groups = device.groups.iter_mut();
         groups.for_each(|group| mark_late(group, passed));
+        device.ifindex = shown;
         devices.push(device);
     }
     View {
@@ -75,7 +77,10 @@ fn figures(
     before: Option<Counters>,
     seconds: Option<f64>,
 ) -> Device {
+    // A poller does not count bytes, nor errors of the device.
+    let is_whole = device.poller.is_none();
     let now = device.counters;
+    let whole = |count: Option<u64>| count.filter(|_| is_whole);
     let total = |count: fn(&Counters) -> u64| now.as_ref().map(count);
     let per_second =
         |count: fn(&Counters) -> u64| rate(before.as_ref().map(count), total(count), seconds);
@@ -87,14 +92,16 @@ fn figures(
         awaited_devices: Vec::new(),
         received_packets_total: total(|counters| counters.rx_packets),
         received_packets_per_second: per_second(|counters| counters.rx_packets),
-        received_bytes_total: total(|counters| counters.rx_bytes),
-        received_bits_per_second: per_second(|counters| counters.rx_bytes).map(|bytes| bytes * 8.0),
+        received_bytes_total: whole(total(|counters| counters.rx_bytes)),
+        received_bits_per_second: per_second(|counters| counters.rx_bytes)
+            .filter(|_| is_whole)
+            .map(|bytes| bytes * 8.0),
         lost_packets_total: total(lost),
         lost_packets_per_second: per_second(lost),
         dropped_packets_total: total(|counters| counters.rx_dropped),
-        missed_packets_total: total(|counters| counters.rx_missed),
-        fifo_errors_total: total(|counters| counters.rx_fifo),
-        receive_errors_total: total(|counters| counters.rx_errors),
+        missed_packets_total: whole(total(|counters| counters.rx_missed)),
+        fifo_errors_total: whole(total(|counters| counters.rx_fifo)),
+        receive_errors_total: whole(total(|counters| counters.rx_errors)),
         stolen_from_host: device.stolen_from_host,
         groups: Vec::new(),
         sockets: Vec::new(),
