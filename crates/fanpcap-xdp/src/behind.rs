@@ -6,12 +6,14 @@
 //! last descriptor of the engine's array is closed, the kernel empties that array, and the host
 //! gets the packets.
 
-use fanpcap_bpf::{Instruction, MapKind, ProgramKind};
-use fanpcap_linux::bpf::{Attached, LoadError, LoadedProgram, ObjectArray};
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
+use fanpcap_bpf::{MapKind, MapSpec, Object, ProgramKind};
+use fanpcap_linux::bpf::{Attached, LoadError, Loaded, LoadedProgram, ObjectArray};
 use fanpcap_linux::file::lock;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The objects that a node provides for the engine.
 #[derive(Debug)]
@@ -53,9 +55,8 @@ impl Selection {
             turn: self.turn.into(),
         };
         behind.run(first).map_err(LoadError::Map)?;
-        let step = step(behind.entry.as_fd().as_raw_fd());
-        let step = LoadedProgram::load(ProgramKind::Xdp, NAME, &step);
-        let step = step.map_err(LoadError::Refused)?;
+        let step = step().map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
+        let step = Loaded::load_with(&step, NAME, &[(NAME, behind.entry.as_fd())])?;
         let put = self.next.put(0, &[step.as_fd()]);
         put.map_err(LoadError::Map)?;
         Ok((self.link, behind))
@@ -70,24 +71,15 @@ impl Behind {
     }
 }
 
-/// Returns the code that calls the BPF program in the engine's array `entry`. If the array is
-/// empty, the host gets the packet.
-fn step(entry: i32) -> [Instruction; 6] {
-    let [map, second] = Instruction::map(2, entry);
-    [
-        map,
-        second,
-        Instruction::set(3, 0),
-        Instruction::new(CALL, 0, 0, 0, TAIL_CALL),
-        Instruction::set(0, XDP_PASS),
-        Instruction::exit(),
-    ]
+/// Returns the BPF program that calls the BPF program in the engine's array. If the array is empty,
+/// the host gets the packet.
+fn step() -> Result<Object, AssemblerError> {
+    let mut asm = Assembler::new();
+    asm.call(TAIL_CALL, (R1, map(0), 0));
+    asm.exit_with(XDP_PASS);
+    let array = MapSpec::given_rows(NAME, MapKind::ProgArray, 4, 1);
+    asm.finish(ProgramKind::Xdp, vec![array])
 }
 
 /// The name of the map and the BPF program in the kernel.
 const NAME: &str = "fanpcap_behind";
-
-// linux/bpf.h: BPF_JMP | BPF_CALL, enum xdp_action and enum bpf_func_id.
-const CALL: u8 = 0x85;
-const XDP_PASS: i32 = 2;
-const TAIL_CALL: i32 = 12;

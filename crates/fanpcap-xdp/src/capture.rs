@@ -134,11 +134,15 @@ impl Delivery for Capture {
     }
 
     fn deliver(&self, asm: &mut Assembler, apart: Apart, done: Option<Label>) {
+        let [missed, unwanted, dropped] = asm.labels();
         Delivering {
             capture: *self,
             filter: self.has_filters().then_some(apart.filter),
             take_block: apart.room,
             done,
+            missed,
+            unwanted,
+            dropped,
         }
         .emit(asm);
     }

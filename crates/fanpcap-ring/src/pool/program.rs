@@ -51,9 +51,7 @@ impl ProgramWriter {
 
     /// Puts the lane's row into r7. r1 is the lane.
     pub fn find_lane(self, asm: &mut Assembler, missing: Label) {
-        asm.set(R7, R1);
-        asm.alu(Op::Add, R7, 1);
-        asm.alu(Op::Mul, R7, WRITER_ENTRY as i32);
+        asm.set(R7, (R1 + 1) * WRITER_ENTRY as i32);
         asm.store(Width::Word, R10, KEY, 0);
         self.entry(asm, missing);
         asm.alu(Op::Add, R0, R7);
@@ -91,8 +89,7 @@ impl ProgramWriter {
     pub fn address(self, asm: &mut Assembler, captured: i32, none: Label) {
         load_offset(asm, self.shape);
         asm.jump_if(R1.above(self.last_offset(captured)), none);
-        asm.set(R9, R0);
-        asm.alu(Op::Add, R9, R1);
+        asm.set(R9, R0 + R1);
     }
 
     /// Puts the address of the lane's block into r0.
@@ -159,15 +156,10 @@ fn enter(asm: &mut Assembler, shape: PoolShape) {
     asm.store(Width::Word, R7, writer::BLOCK, R2);
     load_offset(asm, shape);
     // The end of the block before, in units of 8 bytes.
-    asm.set(R3, R1 << (INDEX_BITS as i32 - 3));
-    asm.alu(Op::Or, R3, R2);
+    asm.set(R3, (R1 << (INDEX_BITS as i32 - 3)) | R2);
     asm.load(Width::Double, R4, R7, writer::POSITION);
-    asm.alu(Op::Right, R4, shift);
-    asm.alu(Op::Add, R4, 1);
-    asm.alu(Op::And, R4, BLOCKS_MAX as i32 - 1);
-    asm.alu(Op::Left, R4, 2);
-    asm.set(R5, R7);
-    asm.alu(Op::Add, R5, R4);
+    asm.set(R4, (((R4 >> shift) + 1) & (BLOCKS_MAX as i32 - 1)) << 2);
+    asm.set(R5, R7 + R4);
     asm.store(Width::Word, R5, writer::TABLE, R3);
     asm.set(R2, shape.block_len() as i32);
     asm.alu(Op::Sub, R2, R1);
@@ -211,8 +203,7 @@ fn prefer_own(asm: &mut Assembler) {
     asm.load(Width::Word, R4, R10, PLACE);
     asm.alu(Op::And, R4, 63);
     asm.set(R3, -1);
-    asm.alu(Op::Left, R3, R4);
-    asm.alu(Op::And, R3, R1);
+    asm.set(R3, (R3 << R4) & R1);
     asm.unless(R3.is(0), |asm| asm.set(R1, R3));
 }
 
@@ -225,25 +216,21 @@ fn bit_number(asm: &mut Assembler) {
     asm.alu(Op::And, R1, R3);
     asm.alu(Op::Sub, R2, R1);
     asm.number(R3, 0x3333_3333_3333_3333);
-    asm.set(R1, R2 >> 2);
-    asm.alu(Op::And, R1, R3);
-    asm.alu(Op::And, R2, R3);
-    asm.alu(Op::Add, R2, R1);
+    asm.set(R1, (R2 >> 2) & R3);
+    asm.set(R2, (R2 & R3) + R1);
     asm.set(R1, R2 >> 4);
     asm.alu(Op::Add, R2, R1);
     asm.number(R3, 0x0f0f_0f0f_0f0f_0f0f);
     asm.alu(Op::And, R2, R3);
     asm.number(R3, 0x0101_0101_0101_0101);
-    asm.alu(Op::Mul, R2, R3);
-    asm.alu(Op::Right, R2, 56);
+    asm.set(R2, (R2 * R3) >> 56);
 }
 
 /// Publishes the record with r8 bytes of a packet: advances the lane's position over it. Leaves the
 /// new position in r8. The addition is a full barrier. So a reader that sees the position sees the
 /// record, and later code sees whether the reader waits.
 pub fn publish(asm: &mut Assembler) {
-    asm.alu(Op::Add, R8, (HEAD + SPARE) as i32 + 7);
-    asm.alu(Op::And, R8, !7);
+    asm.set(R8, (R8 + ((HEAD + SPARE) as i32 + 7)) & !7);
     asm.set(R1, R8);
     asm.fetch_add(R7, writer::POSITION, R1);
     asm.alu(Op::Add, R8, R1);

@@ -20,13 +20,10 @@ pub(super) struct Delivering {
     /// The label at which the code continues after the delivery. `None` if the code is a BPF
     /// function, which returns after the delivery.
     pub(super) done: Option<Label>,
-}
-
-/// The labels to which the code jumps if it writes no record.
-struct Ends {
-    missed: Label,
-    unwanted: Label,
-    dropped: Label,
+    /// The labels to which the code jumps if it writes no record.
+    pub(super) missed: Label,
+    pub(super) unwanted: Label,
+    pub(super) dropped: Label,
 }
 
 /// Offsets on the stack: the frame's length, the number of the filter that has run, and
@@ -42,39 +39,34 @@ impl Delivering {
     /// later the lane's row, r8 the number of bytes to capture. r9 is the
     /// record.
     pub(super) fn emit(&self, asm: &mut Assembler) {
-        let [missed, unwanted, dropped, written] = asm.labels();
-        let ends = Ends {
-            missed,
-            unwanted,
-            dropped,
-        };
-        self.find(asm, &ends);
+        let written = asm.label();
+        self.find(asm);
         if let Some(filter) = self.filter {
-            self.run(asm, filter, &ends);
+            self.run(asm, filter);
         }
         asm.load(Width::Word, R1, R10, PLACE);
         asm.alu(Op::And, R1, self.capture.shape.lanes() as i32 - 1);
         let (pool, bounds) = (self.capture.writer(), self.capture.bounds());
-        pool.find_lane(asm, ends.missed);
+        pool.find_lane(asm, self.missed);
         let longest = bounds.last().copied().unwrap_or(SHORT);
         asm.when(R8.above(longest), |asm| asm.set(R8, longest));
-        pool.make_room(asm, &bounds, self.take_block, ends.dropped);
-        pool.block(asm, ends.dropped);
+        pool.make_room(asm, &bounds, self.take_block, self.dropped);
+        pool.block(asm, self.dropped);
         for most in bounds {
             let longer = asm.label();
             asm.jump_if(R8.above(most), longer);
-            pool.address(asm, most, ends.dropped);
+            pool.address(asm, most, self.dropped);
             self.write(asm);
-            self.copy(asm, most, ends.dropped);
+            self.copy(asm, most, self.dropped);
             asm.jump(written);
             asm.bind(longer);
         }
         // Not reached: r8 is at most the last bound.
-        asm.jump(ends.dropped);
+        asm.jump(self.dropped);
         asm.bind(written);
         publish(asm);
         self.leave(asm);
-        self.end(asm, ends);
+        self.end(asm);
     }
 
     /// Copies r8 bytes, at most `most`, into the record.
@@ -87,7 +79,7 @@ impl Delivering {
     }
 
     /// Finds the row of the slot and the packet's lane, and the number of bytes to capture.
-    fn find(&self, asm: &mut Assembler, ends: &Ends) {
+    fn find(&self, asm: &mut Assembler) {
         asm.set(R6, R1);
         if self.may_copy() {
             asm.set(
@@ -100,28 +92,24 @@ impl Delivering {
         asm.store(Width::Word, R10, SLOT, R8);
         asm.store(Width::Double, R10, STAMP, R3);
         self.capture.lane(asm);
-        asm.alu(
-            Op::Left,
-            R8,
-            self.capture.shape.lanes().trailing_zeros() as i32,
-        );
-        asm.alu(Op::Or, R8, R0);
+        let lanes = self.capture.shape.lanes();
+        asm.set(R8, (R8 << lanes.trailing_zeros() as i32) | R0);
         asm.store(Width::Word, R10, PLACE, R8);
         look_up(asm, ROWS, PLACE);
-        asm.jump_if(R0.is(0), ends.missed);
+        asm.jump_if(R0.is(0), self.missed);
         asm.set(R7, R0);
         match self.capture.side {
             Side::Received => asm.call(XDP_GET_BUFF_LEN, (R6,)),
             Side::Sent => {
                 asm.load(Width::Word, R1, R7, row::SENT);
-                asm.jump_if(R1.is(0), ends.unwanted);
-                sent::refuse_own(asm, ends.unwanted);
+                asm.jump_if(R1.is(0), self.unwanted);
+                sent::refuse_own(asm, self.unwanted);
                 sent::length(asm);
             }
         }
         asm.store(Width::Word, R10, LEN, R0);
         asm.load(Width::Word, R8, R7, row::SNAPLEN);
-        asm.jump_if(R8.is(0), ends.missed);
+        asm.jump_if(R8.is(0), self.missed);
         asm.when(R8.above(R0), |asm| asm.set(R8, R0));
     }
 
@@ -132,7 +120,7 @@ impl Delivering {
 
     /// If the slot has a filter, runs it. Stores the filter's number on the stack, or 0 if no
     /// filter has run.
-    fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
+    fn run(&self, asm: &mut Assembler, filter: Label) {
         let done = asm.label();
         asm.load(Width::Word, R1, R7, row::FILTER);
         asm.store(Width::Word, R10, RAN, R1);
@@ -142,7 +130,7 @@ impl Delivering {
         asm.call_function(filter, (R1, R2, 0));
         asm.unless(R0.is(NOT_RUN), |asm| {
             asm.alu32(Op::Move, R0, R0);
-            asm.jump_if(R0.is(0), ends.unwanted);
+            asm.jump_if(R0.is(0), self.unwanted);
             asm.jump_if(R8.at_most(R0), done);
             asm.set(R8, R0);
             asm.jump(done);
@@ -180,8 +168,8 @@ impl Delivering {
 
     /// Counts a packet for which the code wrote no record. A packet without room also wakes the
     /// reader.
-    fn end(&self, asm: &mut Assembler, ends: Ends) {
-        asm.bind(ends.dropped);
+    fn end(&self, asm: &mut Assembler) {
+        asm.bind(self.dropped);
         look_up(asm, ROWS, PLACE);
         asm.unless(R0.is(0), |asm| {
             asm.set(R1, 1);
@@ -189,11 +177,11 @@ impl Delivering {
             pool::wake_for_drop(asm);
         });
         self.leave(asm);
-        asm.bind(ends.unwanted);
+        asm.bind(self.unwanted);
         asm.set(R1, 1);
         asm.atomic_add(R7, row::UNWANTED, R1);
         self.leave(asm);
-        asm.bind(ends.missed);
+        asm.bind(self.missed);
         self.capture.count(asm, KEY, ledger::NO_MEMBER);
         self.leave(asm);
     }
