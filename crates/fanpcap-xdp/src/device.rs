@@ -54,10 +54,6 @@ pub struct Device {
     own: Own,
 }
 
-/// How many descriptors a [`Device`] has if the engine is not behind the selection of a cluster's
-/// node. Behind a selection it has two more.
-const DESCRIPTORS: usize = 4;
-
 /// The group slot of the first group.
 const FIRST: u32 = 1;
 
@@ -142,34 +138,6 @@ pub fn pool_shape() -> Result<PoolShape, Unavailable> {
 }
 
 impl Device {
-    /// Opens the device from [`Device::descriptors`] of another process. Needs no capability.
-    ///
-    /// # Errors
-    /// `InvalidData` when the descriptors are not those of a device.
-    pub fn open(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
-        let mut all = descriptors;
-        let behind = all.split_off(DESCRIPTORS.min(all.len()));
-        let all = <[OwnedFd; DESCRIPTORS]>::try_from(all);
-        let [link, programs, settings, stamp] = all.map_err(|_| io::ErrorKind::InvalidData)?;
-        let behind = match <[OwnedFd; 2]>::try_from(behind) {
-            Ok([entry, turn]) => Some(Behind {
-                entry: ObjectArray::open(entry, MapKind::ProgArray, 1)?,
-                turn,
-            }),
-            Err(rest) if rest.is_empty() => None,
-            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
-        };
-        Ok(Self {
-            link: Attached::open(link, Hook::Driver)?,
-            behind,
-            own: Own {
-                programs: ObjectArray::open(programs, MapKind::ProgArray, GROUP_SLOTS)?,
-                settings: Table::open_rows(settings, SETTINGS_LEN)?,
-                stamp: Map::given(stamp.as_fd(), &layout::stamp())?,
-            },
-        })
-    }
-
     /// The device's index; 0 if the device is gone, or if its BPF program is detached.
     ///
     /// # Errors
@@ -191,15 +159,13 @@ impl Device {
     /// Gives the device's packets to the groups of these group slots. The device runs a root, or
     /// directly the BPF program of the `only` group.
     fn give_to(&self, group_slots: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        // The device runs the root of the only group already, and finds the group's BPF program.
-        if only.is_some() && self.root() == group_slots {
-            return match self.ifindex()? {
-                0 => Err(io::Error::from_raw_os_error(ENOLINK)),
-                _ => Ok(()),
-            };
-        }
-        if only.is_none() && self.has_root_for(group_slots)? {
-            return Ok(());
+        let is_served = match only {
+            // The device runs the root of the only group, and finds the group's BPF program.
+            Some(_) => self.root() == group_slots,
+            None => self.has_root_for(group_slots),
+        };
+        if is_served {
+            return self.check_link();
         }
         let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,
@@ -226,8 +192,10 @@ impl Device {
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
-            Some(_) if self.ifindex()? == 0 => return Err(io::Error::from_raw_os_error(ENOLINK)),
-            Some(behind) => behind.run(&program)?,
+            Some(behind) => {
+                self.check_link()?;
+                behind.run(&program)?;
+            }
         }
         self.set_root(root);
         Ok(())
@@ -236,16 +204,18 @@ impl Device {
     /// Whether the device runs a root that serves these group slots, and at most [`UNUSED_MAX`]
     /// group slots more. So most groups come and go without another root: members that attach one
     /// hold the kernel's lock for network devices, for which members of other groups would wait.
-    fn has_root_for(&self, group_slots: u32) -> io::Result<bool> {
+    fn has_root_for(&self, group_slots: u32) -> bool {
         let root = self.root();
         let is_for_several = root.count_ones() > 1 && root & group_slots == group_slots;
         let unused = (root & !group_slots).count_ones();
-        if !is_for_several || group_slots == 0 || unused > UNUSED_MAX {
-            return Ok(false);
-        }
+        is_for_several && group_slots != 0 && unused <= UNUSED_MAX
+    }
+
+    /// Checks that the device is not gone, and that its BPF program is attached.
+    fn check_link(&self) -> io::Result<()> {
         match self.ifindex()? {
             0 => Err(io::Error::from_raw_os_error(ENOLINK)),
-            _ => Ok(true),
+            _ => Ok(()),
         }
     }
 
@@ -301,8 +271,31 @@ impl Device {
 }
 
 impl ServedDevice for Device {
+    /// Opens the device from [`Device::descriptors`] of another process. Needs no capability.
+    ///
+    /// # Errors
+    /// `InvalidData` when the descriptors are not those of this device.
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
-        let device = Self::open(descriptors)?;
+        let mut all = descriptors.into_iter();
+        let mut next = || all.next().ok_or(io::ErrorKind::InvalidData);
+        let [link, programs, settings, stamp] = [next()?, next()?, next()?, next()?];
+        let behind = match <[OwnedFd; 2]>::try_from(all.collect::<Vec<_>>()) {
+            Ok([entry, turn]) => Some(Behind {
+                entry: ObjectArray::open(entry, MapKind::ProgArray, 1)?,
+                turn,
+            }),
+            Err(rest) if rest.is_empty() => None,
+            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        let device = Self {
+            link: Attached::open(link, Hook::Driver)?,
+            behind,
+            own: Own {
+                programs: ObjectArray::open(programs, MapKind::ProgArray, GROUP_SLOTS)?,
+                settings: Table::open_rows(settings, SETTINGS_LEN)?,
+                stamp: Map::given(stamp.as_fd(), &layout::stamp())?,
+            },
+        };
         match device.ifindex()? {
             // The device has been removed, or its BPF program has been detached.
             0 => Err(io::ErrorKind::NotFound.into()),
@@ -311,7 +304,7 @@ impl ServedDevice for Device {
         }
     }
 
-    /// The device's descriptors, for [`Device::open`] in another process.
+    /// The device's descriptors, for [`Device::of`] in another process.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mut all = vec![
             self.link.as_fd(),

@@ -5,7 +5,6 @@ use crate::load::ProgramError;
 use crate::unavailable::Unavailable;
 use fanpcap_engine::Refusal;
 use fanpcap_linux::process::memory::Limit;
-use std::error::Error;
 use std::{fmt, io};
 
 /// Why the engine does not serve a handle.
@@ -81,18 +80,6 @@ fn write_memory(f: &mut fmt::Formatter<'_>, needed: u64, limit: Option<&Limit>) 
         None => f.write_str(", but the kernel does not have enough memory")?,
     }
     f.write_str(": set a smaller ring ('ring@DEVICE = SIZE', tcpdump -B), or raise the limit")
-}
-
-impl Error for XdpError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Unavailable(reason) => Some(reason),
-            Self::Serve(error) | Self::Part { error, .. } => Some(error),
-            Self::Program(ProgramError::Compile(error)) => Some(error),
-            Self::Program(ProgramError::Load(error)) => Some(error),
-            Self::Crowded { .. } | Self::Memory { .. } => None,
-        }
-    }
 }
 
 impl From<XdpError> for Refusal {

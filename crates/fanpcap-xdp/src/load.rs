@@ -15,31 +15,30 @@ pub type Compile<'a> = &'a dyn Fn(&Capture) -> Result<Object, EbpfError>;
 pub(crate) type Given<'a> = [(&'a str, BorrowedFd<'a>)];
 
 /// The parts of which a group's BPF programs are made.
-#[derive(Clone, Copy)]
 pub(crate) struct Making<'a> {
     pub(crate) shape: PoolShape,
-    pub(crate) given: &'a Given<'a>,
+    pub(crate) given: Vec<(&'a str, BorrowedFd<'a>)>,
     pub(crate) compile: Compile<'a>,
 }
 
 impl Making<'_> {
     /// Loads the BPF program for received packets.
-    pub(crate) fn received(self) -> Result<Loaded, ProgramError> {
+    pub(crate) fn received(&self) -> Result<Loaded, ProgramError> {
         first_accepted(Variant::Full, &[Variant::Copied, Variant::Plain], |it| {
             self.received_as(it)
         })
     }
 
-    pub(crate) fn received_as(self, variant: Variant) -> Result<Loaded, ProgramError> {
+    pub(crate) fn received_as(&self, variant: Variant) -> Result<Loaded, ProgramError> {
         let object = self.compiled(Side::Received, variant)?;
-        Ok(Loaded::load_with(&object, NAME, self.given)?)
+        Ok(Loaded::load_with(&object, NAME, &self.given)?)
     }
 
     /// Loads the BPF program for sent packets. It runs the filters in the array `filters`, and
     /// shares all other maps with `received`. If the verifier refuses such a BPF program, loads one
     /// that leaves the filters to the readers.
     pub(crate) fn sent(
-        self,
+        &self,
         filters: BorrowedFd<'_>,
         received: &Loaded,
     ) -> Result<LoadedProgram, ProgramError> {
@@ -49,18 +48,18 @@ impl Making<'_> {
     }
 
     pub(crate) fn sent_as(
-        self,
+        &self,
         variant: Variant,
         filters: BorrowedFd<'_>,
         received: &Loaded,
     ) -> Result<LoadedProgram, ProgramError> {
         let object = self.compiled(Side::Sent, variant)?;
-        let given = [self.given, &[(SENT_FILTERS_MAP, filters)]].concat();
+        let given = [&*self.given, &[(SENT_FILTERS_MAP, filters)]].concat();
         let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
         Ok(sent.into_program())
     }
 
-    fn compiled(self, side: Side, variant: Variant) -> Result<Object, ProgramError> {
+    fn compiled(&self, side: Side, variant: Variant) -> Result<Object, ProgramError> {
         let shape = self.shape;
         let capture = Capture {
             shape,

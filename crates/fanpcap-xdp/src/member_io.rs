@@ -1,12 +1,14 @@
 //! A member's pool on one device, and the BPF program that fills it.
 
 use crate::pool::MemberPool;
-use crate::port;
+use crate::port::{CLOCKS, PoolPort};
 use crate::program::{GroupProgram, SlotFilter};
 use fanpcap_bpf::{Classic, Object};
 use fanpcap_engine::MemberIo;
 use fanpcap_linux::bpf::{Loaded, LoadedProgram};
-use fanpcap_reader::Input;
+use fanpcap_linux::packet;
+use fanpcap_reader::{Input, Ring};
+use fanpcap_ring::Pool;
 use fanpcap_steer::ebpf;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -40,7 +42,13 @@ impl MemberIo for PoolOfMember {
         socket: BorrowedFd<'static>,
         timeout: Option<Duration>,
     ) -> io::Result<Input> {
-        port::open(socket, &self.program, slot, &self.pool, timeout)
+        let ifindex = packet::address(socket)?.ifindex;
+        let port = PoolPort::new(socket, &self.program, slot, &self.pool)?;
+        Ok(Input {
+            ring: Ring::Pool(Pool::new(self.pool.array.map()?, ifindex, CLOCKS)),
+            port: Arc::new(port),
+            timeout,
+        })
     }
 
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool {
@@ -68,3 +76,6 @@ impl MemberIo for PoolOfMember {
         self.sent
     }
 }
+
+#[cfg(test)]
+mod tests;

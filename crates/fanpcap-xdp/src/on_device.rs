@@ -18,7 +18,6 @@ use fanpcap_engine::{
 use fanpcap_linux::bpf::RingBuffer;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::memory;
-use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use fanpcap_ring::pool::PoolShape;
 use fanpcap_ring::{Pool, Remains};
@@ -140,7 +139,7 @@ impl OnDevice for OnXdp {
     }
 
     fn open(&self, ask: &Ask, made: Option<Vec<OwnedFd>>) -> Result<Box<dyn MemberIo>, Refusal> {
-        let shape = self.program.shape();
+        let shape = self.program.shape;
         let pool = match made {
             Some(made) => open_new(made, shape).map_err(of_store)?,
             None => create_pool(ask, shape)?,
@@ -175,21 +174,7 @@ impl OnDevice for OnXdp {
     }
 
     fn ledger(&self) -> Ledger {
-        let mut ledger = Ledger {
-            at_ns: clock::monotonic_ns(),
-            ..Ledger::default()
-        };
-        for slot in 0..=u8::MAX {
-            let counts = self.program.slot_counts(slot);
-            ledger.produced = ledger.produced.wrapping_add(counts.produced);
-            ledger.dropped = ledger.dropped.wrapping_add(counts.dropped);
-            ledger.unwanted = ledger.unwanted.wrapping_add(counts.unwanted);
-        }
-        let counts = self.program.group_counts();
-        ledger.offered = counts.offered;
-        ledger.nowhere = counts.nowhere;
-        ledger.no_member = counts.no_member;
-        ledger
+        self.program.group_counts()
     }
 
     fn counters(&self) -> io::Result<(Counts, u64)> {
@@ -198,12 +183,12 @@ impl OnDevice for OnXdp {
 
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool> {
         let own = rings.iter().map(OwnedFd::try_clone);
-        let pool = MemberPool::open(own.collect::<io::Result<_>>()?, self.program.shape())?;
+        let pool = MemberPool::open(own.collect::<io::Result<_>>()?, self.program.shape)?;
         Ok(pool.array.map_words()?.has_unread())
     }
 
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains> {
-        let pool = MemberPool::open(rings, self.program.shape())?;
+        let pool = MemberPool::open(rings, self.program.shape)?;
         let pool = Pool::new(pool.array.map()?, self.ifindex, CLOCKS);
         Ok(Remains::of_pool(pool, taken))
     }

@@ -21,9 +21,9 @@ pub struct PoolArray {
 #[derive(Debug)]
 pub struct MemberPool {
     pub(crate) array: PoolArray,
-    bell: RingBuffer,
-    /// The slot's counts at the time when the slot got this pool.
-    before: OnceLock<SlotCounts>,
+    pub(crate) bell: RingBuffer,
+    /// The slot's counts at the time when the slot got this pool; empty before that time.
+    pub(crate) before: OnceLock<SlotCounts>,
 }
 
 const MIB: u32 = 1 << 20;
@@ -141,20 +141,6 @@ impl MemberPool {
     /// The descriptors of the array and of the bell, for [`MemberPool::open`].
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.array.as_fd(), self.bell.as_fd()]
-    }
-
-    pub(crate) fn bell(&self) -> &RingBuffer {
-        &self.bell
-    }
-
-    /// Stores the slot's counts at the time when the slot has just got this pool.
-    pub(crate) fn note_before(&self, counts: SlotCounts) {
-        let _ = self.before.set(counts);
-    }
-
-    /// The slot's counts at the time when the slot got this pool; `None` before that time.
-    pub(crate) fn before(&self) -> Option<SlotCounts> {
-        self.before.get().copied()
     }
 }
 

@@ -1,17 +1,16 @@
-//! A member's pool as a reader's input, and the port of that input.
+//! The port of a member's pool.
 //!
 //! The handle keeps its packet socket. The socket receives no packets, but reports when the device
 //! goes down.
 
 use crate::layout::row;
 use crate::pool::MemberPool;
-use crate::program::{self, GroupProgram};
-use crate::rows::{Row, Rows};
-use fanpcap_linux::bpf::{Attached, RingMapping};
-use fanpcap_linux::packet;
+use crate::program::GroupProgram;
+use crate::rows::Row;
+use fanpcap_linux::bpf::RingMapping;
 use fanpcap_linux::wait::{self, Epoll, POLLIN, clock};
-use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
-use fanpcap_ring::{Pool, PoolClocks, PoolWords};
+use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
+use fanpcap_ring::{PoolClocks, PoolWords};
 use fanpcap_tpacket::Socket;
 use std::ffi::c_short;
 use std::io;
@@ -20,27 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Returns the input of a member with this pool in this slot. `socket` is the handle's packet
-/// socket. It is silent, is bound to the device, and stays open as long as the reader lives.
-/// `timeout` is the longest time until a packet is delivered.
-///
-/// # Errors
-/// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and of epoll_ctl(2).
-pub fn open(
-    socket: BorrowedFd<'static>,
-    program: &GroupProgram,
-    slot: u8,
-    pool: &MemberPool,
-    timeout: Option<Duration>,
-) -> io::Result<Input> {
-    let ifindex = packet::address(socket)?.ifindex;
-    Ok(Input {
-        ring: Ring::Pool(Pool::new(pool.array.map()?, ifindex, CLOCKS)),
-        port: Arc::new(PoolPort::new(socket, program, slot, pool)?),
-        timeout,
-    })
-}
-
 /// The clocks of the readers of pools that BPF programs write.
 pub const CLOCKS: PoolClocks = PoolClocks {
     now: clock::monotonic_ns,
@@ -48,24 +26,28 @@ pub const CLOCKS: PoolClocks = PoolClocks {
 };
 
 /// The port of a member's pool.
-struct PoolPort {
+pub(crate) struct PoolPort {
     socket: BorrowedFd<'static>,
     /// Becomes readable when a BPF program wakes the reader, or when the socket has an error.
     epoll: Epoll,
     bell: RingMapping,
     words: PoolWords,
-    rows: Rows,
+    program: Arc<GroupProgram>,
     slot: u8,
-    link: Option<Attached>,
     /// The counts that were reported so far: records, and packets for which the pool had no room.
     produced: AtomicU64,
     dropped: AtomicU64,
 }
 
 impl PoolPort {
-    fn new(
+    /// Makes the port of the member with this pool in this slot. `socket` is the handle's packet
+    /// socket. It is silent, is bound to the device, and stays open as long as the reader lives.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and of epoll_ctl(2).
+    pub(crate) fn new(
         socket: BorrowedFd<'static>,
-        program: &GroupProgram,
+        program: &Arc<GroupProgram>,
         slot: u8,
         pool: &MemberPool,
     ) -> io::Result<Self> {
@@ -73,16 +55,15 @@ impl PoolPort {
         epoll.add(socket, false)?;
         let bell = program.bell(slot, pool);
         epoll.add_edge(bell.as_fd())?;
-        let rows = program.rows_again()?;
-        let before = pool.before().unwrap_or_else(|| rows.counts(slot));
+        let before = pool.before.get().copied();
+        let before = before.unwrap_or_else(|| program.slot_counts(slot));
         Ok(Self {
             socket,
             epoll,
             bell: bell.map()?,
             words: pool.array.map_words()?,
-            rows,
+            program: Arc::clone(program),
             slot,
-            link: program.link_again()?,
             produced: AtomicU64::new(before.produced),
             dropped: AtomicU64::new(before.dropped),
         })
@@ -91,7 +72,7 @@ impl PoolPort {
     /// The rows of the slot, with their lanes. Leaves out the lanes that were never used, whose
     /// first record wakes the reader anyway, unless a packet without room has done so already.
     fn rows_to_arm(&self) -> impl Iterator<Item = (Row<'_>, usize)> {
-        let rows = self.rows.of(self.slot).zip(0..);
+        let rows = self.program.rows.of(self.slot).zip(0..);
         rows.filter(|(row, lane)| self.words.is_used(*lane) || row.read(row::WAKE_AT) != 0)
     }
 
@@ -152,7 +133,7 @@ impl Port for PoolPort {
 
     fn link(&self) -> Result<LinkState, ReadError> {
         let state = self.as_socket().link()?;
-        if self.link.as_ref().is_some_and(program::is_detached) {
+        if self.program.is_detached() {
             // When a device is removed, the kernel first unlists the device, then detaches the BPF
             // program, and then unbinds the socket. So if the device is not listed now, a later
             // check reports the removal.
@@ -169,7 +150,7 @@ impl Port for PoolPort {
     }
 
     fn take_statistics(&self) -> io::Result<PortStatistics> {
-        let counts = self.rows.counts(self.slot);
+        let counts = self.program.slot_counts(self.slot);
         let take = |told: &AtomicU64, now: u64| {
             let before = told.fetch_max(now, Ordering::Relaxed);
             now.saturating_sub(before)

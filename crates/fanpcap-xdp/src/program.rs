@@ -5,7 +5,7 @@ use crate::layout::{LEDGER_MAP, POOLS_MAP, ROWS_MAP};
 use crate::layout::{SENT_LONGEST, SETTINGS_MAP, SLOTS, STAMP_MAP, row};
 use crate::load::{Compile, Given, Making, ProgramError};
 use crate::pool::{MemberPool, PoolArray};
-use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
+use crate::rows::{Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
@@ -31,8 +31,9 @@ pub struct GroupProgram {
     bells: ObjectArray,
     /// The ring buffer that wakes the reader of slot 0.
     first_bell: RingBuffer,
-    shape: PoolShape,
-    rows: Rows,
+    /// The shape of the pools of the group's members.
+    pub(crate) shape: PoolShape,
+    pub(crate) rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
     /// The group's part for packets that the host sends, or why there is none. `Err(None)` means
@@ -104,12 +105,7 @@ impl GroupProgram {
         let _ = Tags::of(registry.ifindex);
         let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
-        let all = group.given(registry, given);
-        let making = Making {
-            shape,
-            given: &all,
-            compile,
-        };
+        let making = group.making(registry, given, compile);
         let received = making.received()?;
         let filters = filters().map_err(|error| Some(error.to_string()));
         group.sent = filters.and_then(|filters| {
@@ -140,12 +136,7 @@ impl GroupProgram {
         given: &Given<'_>,
         compile: Compile<'_>,
     ) -> Result<(Loaded, Option<LoadedProgram>), ProgramError> {
-        let all = self.given(registry, given);
-        let making = Making {
-            shape: self.shape,
-            given: &all,
-            compile,
-        };
+        let making = self.making(registry, given, compile);
         let received = making.received()?;
         let sent = self.sent.as_ref().ok();
         let sent = sent.map(|it| making.sent(it.filters.as_fd(), &received));
@@ -179,11 +170,13 @@ impl GroupProgram {
         })
     }
 
-    fn given<'a>(
+    /// Returns the parts of which the group's BPF programs are made.
+    fn making<'a>(
         &'a self,
         registry: DeviceMaps<'a>,
         others: &Given<'a>,
-    ) -> Vec<(&'a str, BorrowedFd<'a>)> {
+        compile: Compile<'a>,
+    ) -> Making<'a> {
         let own = [
             (POOLS_MAP, self.pools.as_fd()),
             (BELLS_MAP, self.bells.as_fd()),
@@ -194,7 +187,11 @@ impl GroupProgram {
             (SETTINGS_MAP, registry.settings),
             (STAMP_MAP, registry.stamp),
         ];
-        own.into_iter().chain(others.iter().copied()).collect()
+        Making {
+            shape: self.shape,
+            given: [&own, others].concat(),
+            compile,
+        }
     }
 
     /// Opens the group from [`GroupProgram::descriptors`] of another process. Needs no capability.
@@ -202,17 +199,8 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when the descriptors are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [
-            pools,
-            bells,
-            first_bell,
-            rows,
-            ledger,
-            filters,
-            sent,
-            sent_filters,
-            link,
-        ] = descriptors;
+        let [pools, bells, first_bell, rows, ledger, filters, rest @ ..] = descriptors;
+        let [sent, sent_filters, link] = rest;
         let rows = Rows::open(rows)?;
         let ledger = Ledger::open(ledger, rows.lanes())?;
         let shape = ledger.shape().ok_or(io::ErrorKind::InvalidData)?;
@@ -267,11 +255,6 @@ impl GroupProgram {
         sent.map_err(|reason| Unavailable::Sent(reason.clone()))
     }
 
-    /// The shape of the pools of the group's members.
-    pub fn shape(&self) -> PoolShape {
-        self.shape
-    }
-
     /// Directs the slot's packets into `pool` from now on: at most `snaplen` bytes of each packet,
     /// and without a filter. `sent` says whether packets that the host sends are captured too. The
     /// first packet wakes the reader. When this function returns, no more packets come into the
@@ -308,7 +291,7 @@ impl GroupProgram {
             faults::step();
         }
         self.pools.put(slot.into(), &[array])?;
-        pool.note_before(self.slot_counts(slot));
+        let _ = pool.before.set(self.slot_counts(slot));
         self.set_snaplen(slot, snaplen);
         if sent {
             self.ledger.want_sent();
@@ -372,14 +355,15 @@ impl GroupProgram {
     }
 
     /// Returns the counts for the group.
-    pub fn group_counts(&self) -> GroupCounts {
+    pub fn group_counts(&self) -> fanpcap_engine::Ledger {
         self.ledger.counts(&self.rows)
     }
 
     /// Whether the device is gone, or another process has detached the engine's BPF program from
     /// the device.
     pub fn is_detached(&self) -> bool {
-        self.link.as_ref().is_some_and(is_detached)
+        let ifindex = self.link.as_ref().map(Attached::ifindex);
+        ifindex.is_some_and(|it| it.is_ok_and(|ifindex| ifindex == 0))
     }
 
     /// The BPF link of the group's program for sent packets, if there is one.
@@ -392,23 +376,9 @@ impl GroupProgram {
     pub(crate) fn bell<'a>(&'a self, slot: u8, pool: &'a MemberPool) -> &'a RingBuffer {
         match slot {
             0 => &self.first_bell,
-            _ => pool.bell(),
+            _ => &pool.bell,
         }
     }
-
-    /// Duplicates the device's BPF link.
-    pub(crate) fn link_again(&self) -> io::Result<Option<Attached>> {
-        self.link.as_ref().map(Attached::try_clone).transpose()
-    }
-
-    pub(crate) fn rows_again(&self) -> io::Result<Rows> {
-        Rows::open(self.rows.as_fd().try_clone_to_owned()?)
-    }
-}
-
-/// Whether a BPF link is detached from its device.
-pub(crate) fn is_detached(link: &Attached) -> bool {
-    link.ifindex().is_ok_and(|ifindex| ifindex == 0)
 }
 
 /// Creates an array of members' filters.

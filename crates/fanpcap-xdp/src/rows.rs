@@ -3,6 +3,7 @@
 
 use crate::layout::{LEDGER_MAP, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
+use fanpcap_linux::wait::clock;
 use fanpcap_ring::pool::{self, PoolShape};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,17 +19,6 @@ pub struct SlotCounts {
     pub dropped: u64,
     /// Packets that the slot's filter rejected, or that the slot's member sent.
     pub unwanted: u64,
-}
-
-/// The BPF program's counts for the group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupCounts {
-    /// Packets that came to the group.
-    pub offered: u64,
-    /// Packets that the steering program dropped.
-    pub nowhere: u64,
-    /// Packets for which the group had no member, or whose slot had no pool.
-    pub no_member: u64,
 }
 
 /// The rows of all slots.
@@ -67,6 +57,11 @@ impl Rows {
         (first..first + self.lanes).map(|index| Row::of(&self.table, index))
     }
 
+    /// Returns the rows of all slots.
+    fn all(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..SLOTS * self.lanes).map(|index| Row::of(&self.table, index))
+    }
+
     pub(crate) fn counts(&self, slot: u8) -> SlotCounts {
         SlotCounts {
             produced: sum(self.of(slot), row::PRODUCED),
@@ -87,12 +82,6 @@ impl SlotCounts {
     /// how many were dropped.
     pub(crate) fn for_slot(&self) -> [u64; 2] {
         [self.produced.wrapping_add(self.dropped), self.dropped]
-    }
-
-    /// Returns the number of all deliveries to the slot.
-    pub(crate) fn sum(&self) -> u64 {
-        let counted = self.produced.wrapping_add(self.dropped);
-        counted.wrapping_add(self.unwanted)
     }
 }
 
@@ -204,19 +193,24 @@ impl Ledger {
     }
 
     /// Returns the counts for the group whose slots have these rows.
-    pub(crate) fn counts(&self, slots: &Rows) -> GroupCounts {
-        let all = |counter| {
-            let rows = (0..slots.lanes).map(|lane| Row::of(&self.0, lane));
-            sum(rows, counter)
-        };
-        let (nowhere, no_member) = (all(ledger::NOWHERE), all(ledger::NO_MEMBER));
-        let delivered = (0..=u8::MAX).map(|slot| slots.counts(slot).sum());
-        let ended = delivered.fold(nowhere.wrapping_add(no_member), u64::wrapping_add);
-        GroupCounts {
+    pub(crate) fn counts(&self, slots: &Rows) -> fanpcap_engine::Ledger {
+        let at_ns = clock::monotonic_ns();
+        let lanes = || (0..slots.lanes).map(|lane| Row::of(&self.0, lane));
+        let own = |counter| sum(lanes(), counter);
+        let (nowhere, no_member) = (own(ledger::NOWHERE), own(ledger::NO_MEMBER));
+        let [produced, dropped, unwanted] =
+            [row::PRODUCED, row::DROPPED, row::UNWANTED].map(|counter| sum(slots.all(), counter));
+        let ended = [nowhere, no_member, produced, dropped, unwanted];
+        let ended = ended.into_iter().fold(0, u64::wrapping_add);
+        fanpcap_engine::Ledger {
+            at_ns,
             // Computed, because a separate counter would cost an atomic addition for each packet.
-            offered: ended.wrapping_sub(all(ledger::AGAIN)),
+            offered: ended.wrapping_sub(own(ledger::AGAIN)),
             nowhere,
             no_member,
+            produced,
+            dropped,
+            unwanted,
         }
     }
 }

@@ -5,11 +5,14 @@ use crate::port::CLOCKS;
 use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, pool_shape};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::{self, Address};
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
 use fanpcap_testkit::frames::{ethernet, v4};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Steering programs of each kind of delivery.
@@ -25,7 +28,7 @@ pub(crate) const STEERING: [&str; 7] = [
 
 /// A group whose slot 0 gets all packets that its steering program does not drop.
 pub(crate) struct Group {
-    pub(crate) program: GroupProgram,
+    pub(crate) program: Arc<GroupProgram>,
     /// The BPF program for received packets.
     pub(crate) received: LoadedProgram,
     pub(crate) table: Table,
@@ -41,7 +44,7 @@ impl Group {
         let (program, received) = GroupProgram::load(shape, registry, &given, &compile).unwrap();
         let received = received.into_program();
         Self {
-            program,
+            program: Arc::new(program),
             received,
             table,
         }
@@ -54,7 +57,7 @@ impl Group {
 
     /// Puts a member into slot 0, which also gets sent packets.
     pub(crate) fn pool(&self, snaplen: u32) -> (MemberPool, Pool) {
-        let maps = MemberPool::create(Some(0), self.program.shape()).unwrap();
+        let maps = MemberPool::create(Some(0), self.program.shape).unwrap();
         let pool = reader(&maps);
         self.program.put(0, &maps, snaplen, 0, true).unwrap();
         (maps, pool)
@@ -106,4 +109,16 @@ pub(crate) fn next(pool: &mut Pool) -> Option<(Vec<u8>, u32, u32)> {
 pub(crate) fn frame(len: u16) -> Vec<u8> {
     let payload: Vec<u8> = (34..len).map(|at| at.to_le_bytes()[0]).collect();
     ethernet(0x0800, &v4(17, 0, &payload))
+}
+
+/// Opens a silent socket on a device that is up. The socket is never closed.
+pub(crate) fn silent(device: &str) -> BorrowedFd<'static> {
+    let socket = packet::open().unwrap();
+    let address = Address {
+        ifindex: interface::index(device).unwrap(),
+        protocol: 6,
+    };
+    packet::bind(socket.as_fd(), address).unwrap();
+    let socket: &'static OwnedFd = Box::leak(Box::new(socket));
+    socket.as_fd()
 }

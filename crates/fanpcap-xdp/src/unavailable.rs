@@ -91,15 +91,4 @@ impl fmt::Display for Unavailable {
     }
 }
 
-impl Error for Unavailable {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        if let Self::Driver(error) | Self::Device(error) = self {
-            return Some(error);
-        }
-        if let Self::Load(error) = self {
-            Some(error)
-        } else {
-            None
-        }
-    }
-}
+impl Error for Unavailable {}

@@ -221,11 +221,11 @@ fn another_process_has_the_device_by_its_descriptors() {
         let device = Device::take_over(index).unwrap();
         let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
         let copies = || device.descriptors().iter().map(own).collect::<Vec<_>>();
-        let other = Device::open(copies()).unwrap();
+        let other = Device::of(copies(), index).unwrap();
         let mut wrong = copies();
         wrong.swap(0, 1);
-        assert!(Device::open(wrong).is_err());
-        assert!(Device::open(Vec::new()).is_err());
+        assert!(Device::of(wrong, index).is_err());
+        assert!(Device::of(Vec::new(), index).is_err());
         drop(device);
         let id = || link::get(index).unwrap().xdp.map(|it| it.program);
         assert!(id().is_some());
@@ -268,7 +268,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
             return;
         }
         device.serve(&[(0, program(&group))]).unwrap();
-        let quiet = MemberPool::create(None, group.program.shape()).unwrap();
+        let quiet = MemberPool::create(None, group.program.shape).unwrap();
         group.program.put(0, &quiet, 300, 0, false).unwrap();
         let sender = Injector::open("vb").unwrap();
         let far = Injector::open("va").unwrap();
@@ -328,7 +328,7 @@ fn a_member_does_not_get_what_it_sends_itself() {
         if !sees_sent(&group) {
             return;
         }
-        let maps = MemberPool::create(None, group.program.shape()).unwrap();
+        let maps = MemberPool::create(None, group.program.shape).unwrap();
         let mut pool = reader(&maps);
         let own = packet::open().unwrap();
         let address = Address {

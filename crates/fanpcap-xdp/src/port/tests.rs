@@ -1,27 +1,12 @@
 //! Tests the port of a pool without a reader.
 
 use super::*;
-use crate::test_group::{DeviceRegistry, Group, frame, next, reader};
-use fanpcap_linux::interface;
-use fanpcap_linux::packet::Address;
+use crate::test_group::{DeviceRegistry, Group, frame, next, reader, silent};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::events;
 use fanpcap_ring::pool::layout::{SHORT, last_offset};
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
-use std::os::fd::OwnedFd;
-
-/// Opens a silent socket on a device that is up. The socket is never closed.
-fn silent(device: &str) -> BorrowedFd<'static> {
-    let socket = packet::open().unwrap();
-    let address = Address {
-        ifindex: interface::index(device).unwrap(),
-        protocol: 6,
-    };
-    packet::bind(socket.as_fd(), address).unwrap();
-    let socket: &'static OwnedFd = Box::leak(Box::new(socket));
-    socket.as_fd()
-}
 
 /// Bytes of a record with a frame of 60 bytes.
 const RECORD: u64 = 96;
@@ -119,7 +104,14 @@ fn a_packet_without_room_wakes_a_reader_that_rests_and_no_other() {
 /// Fills the pool from all CPUs at once, until each CPU has dropped packets.
 fn fill(group: &Group, port: &PoolPort) {
     let frame = frame(1514);
-    let dropped = |lane| port.rows.of(0).nth(lane).unwrap().read(row::DROPPED);
+    let dropped = |lane| {
+        port.program
+            .rows
+            .of(0)
+            .nth(lane)
+            .unwrap()
+            .read(row::DROPPED)
+    };
     std::thread::scope(|scope| {
         for cpu in cpu::cpus().unwrap() {
             let frame = &frame;
@@ -143,7 +135,7 @@ fn fill(group: &Group, port: &PoolPort) {
 fn no_reader_sleeps_on_while_packets_of_all_cpus_are_dropped() {
     on_pair(|_| {
         let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
-        let shape = group.program.shape();
+        let shape = group.program.shape;
         let maps = MemberPool::create(None, shape).unwrap();
         let mut pool = reader(&maps);
         group.program.put(0, &maps, 65_535, 0, false).unwrap();
@@ -221,19 +213,5 @@ fn a_device_that_goes_down_is_told() {
         assert!(is_readable(&port));
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
         assert!(port.link().unwrap_err().to_string().contains("disappeared"));
-    });
-}
-
-#[test]
-#[ignore = "needs root: eBPF, a network namespace"]
-fn the_input_is_one_ring_with_its_port() {
-    on_pair(|_| {
-        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
-        let (maps, _) = group.pool(96);
-        let timeout = Some(Duration::from_millis(7));
-        let input = open(silent("vb"), &group.program, 0, &maps, timeout).unwrap();
-        assert!(matches!(input.ring, Ring::Pool(_)));
-        assert!(!input.port.is_socket());
-        assert_eq!(input.timeout, timeout);
     });
 }

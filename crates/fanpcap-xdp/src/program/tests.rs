@@ -120,7 +120,7 @@ fn a_packet_for_several_members_is_offered_once() {
 
 /// Puts a member into a slot.
 fn put(group: &Group, slot: u8) -> MemberPool {
-    let pool = MemberPool::create(Some(0), group.program.shape()).unwrap();
+    let pool = MemberPool::create(Some(0), group.program.shape).unwrap();
     group.program.put(slot, &pool, 96, 0, false).unwrap();
     pool
 }
@@ -238,15 +238,15 @@ fn another_process_has_it_by_its_descriptors() {
     let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let copies = group.program.descriptors().each_ref().map(own);
     let other = GroupProgram::open(copies).unwrap();
-    assert_eq!(other.shape(), group.program.shape());
+    assert_eq!(other.shape, group.program.shape);
     let reason = other.sees_sent().unwrap_err().to_string();
     assert!(
         reason.contains("(the group began without them)"),
         "{reason}"
     );
-    let pool = MemberPool::create(None, other.shape()).unwrap();
+    let pool = MemberPool::create(None, other.shape).unwrap();
     let copies = || pool.descriptors().iter().map(own).collect::<Vec<_>>();
-    let opened = MemberPool::open(copies(), other.shape()).unwrap();
+    let opened = MemberPool::open(copies(), other.shape).unwrap();
     assert_eq!(opened.array.size(), pool.array.size());
     other.put(0, &opened, 96, 0, false).unwrap();
     group.run(&frame(60), 2);
@@ -264,9 +264,9 @@ fn another_process_has_it_by_its_descriptors() {
     }
     let mut wrong = copies();
     wrong.swap(0, 1);
-    assert!(MemberPool::open(wrong, other.shape()).is_err());
+    assert!(MemberPool::open(wrong, other.shape).is_err());
     // Some member has stored another length of a block.
-    let lanes = other.shape().lanes();
+    let lanes = other.shape.lanes();
     for told in [19, 20].map(|shift| PoolShape::new(lanes, 1 << shift).unwrap()) {
         let opened = MemberPool::open(copies(), told).unwrap();
         group.run(&frame(60), 1);
@@ -312,7 +312,7 @@ fn the_next_program_goes_on_with_the_maps() {
 fn members_have_pools_of_any_number_of_blocks() {
     let group = group("main = steer_flow");
     let lens = [Some(0), None, Some(128 << 20)].map(|bytes| {
-        let maps = MemberPool::create(bytes, group.program.shape()).unwrap();
+        let maps = MemberPool::create(bytes, group.program.shape).unwrap();
         let mut pool = reader(&maps);
         group.program.put(0, &maps, 96, 0, false).unwrap();
         group.run(&frame(60), 3);
@@ -357,7 +357,7 @@ fn a_full_pool_goes_on_when_it_was_read() {
     let long = frame(1514);
     // Header, bytes and spare bytes: a multiple of 8.
     let record = 24 + 1514 + 14;
-    let block_len = group.program.shape().block_len();
+    let block_len = group.program.shape.block_len();
     let blocks = maps.array.size() as u64 / u64::from(block_len) - 1;
     let in_block = u64::from(last_offset(block_len, SHORT) / record + 1);
     for _ in 0..3 {
@@ -429,11 +429,7 @@ fn the_verifier_accepts_filters_of_sent_packets() {
             println!("{source}: refused for received packets, too");
             continue;
         };
-        let making = Making {
-            shape,
-            given: &group.given(registry.maps(), &given),
-            compile: &compile,
-        };
+        let making = group.making(registry.maps(), &given, &compile);
         // Linux 6.1 runs no filters in BPF programs that deliver copies.
         if making.received_as(Variant::Copied).is_err() {
             println!("{source}: no filters for received packets, either");

@@ -93,7 +93,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
             assert!(matches!(take_over(), Err(Unavailable::Foreign { .. })));
             let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
             let copies = device.descriptors().iter().map(own).collect();
-            let other = Device::open(copies).unwrap();
+            let other = Device::of(copies, index).unwrap();
             drop((device, group));
             assert!(matches!(take_over(), Err(Unavailable::Foreign { .. })));
             other.serve(&[]).unwrap();
