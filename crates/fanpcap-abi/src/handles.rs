@@ -32,7 +32,6 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
-#[derive(Debug)]
 pub(crate) struct Entry {
     handle: usize,
     pub(crate) request: Arc<Request>,

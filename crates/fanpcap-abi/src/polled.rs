@@ -6,7 +6,6 @@ use fanpcap_reader::{PublishedCounters, Reader};
 use std::sync::Arc;
 
 /// A handle's membership in a group of a poller.
-#[derive(Debug)]
 pub(crate) struct Polled {
     pub(crate) io: Arc<dyn PolledIo>,
     /// The group. If the handle has a group of its own, the number is 0.

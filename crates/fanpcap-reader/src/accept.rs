@@ -38,7 +38,6 @@ pub(crate) const OUTGOING: u8 = 4;
 pub(crate) const NO_TAG: u8 = u8::MAX;
 
 /// The application's options. Other threads may change the fields with atomic types during a read.
-#[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) direction: AtomicU8,
     /// The offset at which the reader re-inserts a VLAN tag, or [`NO_TAG`].

@@ -92,7 +92,7 @@ impl Control {
     fn watch(&self, watches: bool) {
         let device = &self.devices[0];
         if let Some(any) = self.selectable.get() {
-            let tasks = device.timer().and_then(|timer| timer.descriptor());
+            let tasks = device.timer.get().and_then(|timer| timer.descriptor());
             for fd in [Some(device.waits_on()), tasks].into_iter().flatten() {
                 // Best effort, as `attend_to`.
                 let _ = if watches { any.add(fd) } else { any.remove(fd) };

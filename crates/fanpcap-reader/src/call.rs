@@ -82,7 +82,7 @@ pub(crate) enum Wait {
 }
 
 /// One read by pcap_dispatch(3PCAP) or a similar function.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
@@ -99,9 +99,7 @@ impl Call {
     pub fn new(max: c_int) -> Self {
         Self {
             max: if max <= 0 { c_int::MAX } else { max },
-            delivered: 0,
-            begun: false,
-            woken: None,
+            ..Self::default()
         }
     }
 

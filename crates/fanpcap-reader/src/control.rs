@@ -2,11 +2,11 @@
 
 use crate::accept::{Direction, NO_TAG, Options, Wanted};
 use crate::call::{Call, End};
-use crate::group_tasks::GroupTasks;
+use crate::group_tasks::{GroupTasks, TaskTimer};
 use crate::port::{LinkState, Port, ReadError};
-use crate::task_timer::TaskTimer;
+use crate::publish::Publisher;
 use fanpcap_linux::wait::{AnyOf, Wake};
-use fanpcap_ring::Renewable;
+use fanpcap_ring::{Handover, Renewable};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The state that the reading thread shares with other threads. Any thread may call its functions.
-#[derive(Debug)]
 pub struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
@@ -165,7 +164,7 @@ impl Control {
             return false;
         };
         if device.timer.fill(Box::new(TaskTimer::new(tasks))) {
-            let descriptor = device.timer().and_then(TaskTimer::descriptor);
+            let descriptor = device.timer.get().and_then(TaskTimer::descriptor);
             if let (Some(any), Some(descriptor)) = (self.selectable.get(), descriptor) {
                 // Best effort: if the call fails, the reader runs group tasks only when it reads.
                 let _ = any.add(descriptor);
@@ -178,7 +177,7 @@ impl Control {
     }
 
     pub(crate) fn timers(&self) -> impl Iterator<Item = &TaskTimer> {
-        self.devices.iter().filter_map(Device::timer)
+        self.devices.iter().filter_map(|device| device.timer.get())
     }
 
     /// Whether the handle is a member of a group that may have tasks for the reader.
@@ -311,13 +310,14 @@ impl Control {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Device {
     port: Renewable<Arc<dyn Port>>,
     is_down: AtomicBool,
     is_gone: AtomicBool,
     /// Set when the handle becomes a member of a group that has tasks for the reader.
-    timer: Renewable<TaskTimer>,
+    pub(crate) timer: Renewable<TaskTimer>,
+    /// The newest publisher of the device's counters, until the reading thread takes it.
+    pub(crate) publisher: Handover<Publisher>,
 }
 
 impl Device {
@@ -327,6 +327,7 @@ impl Device {
             is_down: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             timer: Renewable::new(None),
+            publisher: Handover::default(),
         }
     }
 
@@ -342,10 +343,6 @@ impl Device {
         unsafe { self.timer.replace(None) };
         self.is_down.store(false, Ordering::Relaxed);
         self.is_gone.store(false, Ordering::Relaxed);
-    }
-
-    pub(crate) fn timer(&self) -> Option<&TaskTimer> {
-        self.timer.get()
     }
 
     pub(crate) fn port(&self) -> &Arc<dyn Port> {
@@ -370,7 +367,7 @@ impl Device {
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
         if self.port().check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
-            if let Some(timer) = self.timer() {
+            if let Some(timer) = self.timer.get() {
                 timer.note_down();
             }
         }
@@ -382,7 +379,7 @@ impl Device {
     #[inline(never)]
     pub(crate) fn note_lost(&self) {
         self.is_down.store(true, Ordering::Relaxed);
-        if let Some(timer) = self.timer() {
+        if let Some(timer) = self.timer.get() {
             timer.call();
         }
     }

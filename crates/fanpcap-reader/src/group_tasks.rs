@@ -1,11 +1,14 @@
-//! The functions of a member's group that the member's reader calls. A reader has no access to the
-//! other members, but the group has no thread other than the reader's to run its tasks.
+//! The functions of a member's group that the member's reader calls, and the time of the calls. A
+//! reader has no access to the other members, but the group has no thread other than the reader's
+//! to run its tasks.
 
 use crate::borrowed::Claims;
 use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::wait::{clock, events};
 use fanpcap_ring::{Mark, Position, Remains};
-use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Tasks that a member's group has for the member's reader.
@@ -30,16 +33,8 @@ pub trait GroupTasks: Send + Sync {
     fn note_down(&self);
 }
 
-/// Does not print the implementation: its `Debug` would add the text of all its types to the
-/// library.
-impl fmt::Debug for dyn GroupTasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GroupTasks")
-    }
-}
-
 /// The work that the group's tasks leave to the reader.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct TaskResult {
     /// Rings of members that are dead or do not read. From now on this reader reads these rings to
     /// the end.
@@ -74,17 +69,9 @@ pub struct Takeover {
     pub done: Box<dyn FnOnce(u64) + Send>,
 }
 
-impl fmt::Debug for Takeover {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Takeover")
-            .field("remains", &self.remains)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The words in which a reader publishes its position in its ring. A member that takes over the
 /// ring reads on from that position.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PublishedPosition {
     /// The number of frames taken since the ring was made. Set before each frame is delivered.
     pub taken: Word,
@@ -99,5 +86,93 @@ impl PublishedPosition {
             taken: self.taken.get(),
             mark: Mark::from_word(self.mark.get()),
         }
+    }
+}
+
+/// The shortest time until the tasks run again.
+const SHORTEST: Duration = Duration::from_micros(500);
+
+/// The group tasks of one member, and the time at which they are due.
+pub(crate) struct TaskTimer {
+    tasks: Arc<dyn GroupTasks>,
+    /// The time at which the tasks are due even if the descriptor is not readable, in nanoseconds
+    /// of `CLOCK_MONOTONIC`. 0: only a readable descriptor makes the tasks due.
+    due_ns: AtomicU64,
+    /// Whether the descriptor is ignored until `due_ns`.
+    is_put_off: AtomicBool,
+}
+
+impl TaskTimer {
+    /// A timer whose tasks are due at once, so that they run when the application looks for packets
+    /// for the first time.
+    pub(crate) fn new(tasks: Arc<dyn GroupTasks>) -> Self {
+        Self {
+            tasks,
+            due_ns: AtomicU64::new(1),
+            is_put_off: AtomicBool::new(true),
+        }
+    }
+
+    /// The group's descriptor, even while the reader ignores it.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.tasks.waits_on()
+    }
+
+    /// The group's descriptor; `None` while the reader ignores it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor().filter(|_| self.heeds_descriptor())
+    }
+
+    /// Whether a readable descriptor now makes the tasks due.
+    pub(crate) fn heeds_descriptor(&self) -> bool {
+        !self.is_put_off.load(Ordering::Relaxed)
+    }
+
+    /// The time until the tasks are due, if the descriptor does not become readable.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let due_ns = self.due_ns.load(Ordering::Relaxed);
+        (due_ns != 0).then(|| Duration::from_nanos(due_ns.saturating_sub(clock::monotonic_ns())))
+    }
+
+    /// Whether the reader must run the tasks now.
+    pub(crate) fn is_wanted(&self) -> bool {
+        if self.due().is_some_and(|due| due.is_zero()) {
+            return true;
+        }
+        self.waits_on().is_some_and(|descriptor| {
+            let found = events::poll(&[descriptor], Some(Duration::ZERO));
+            found.is_ok_and(|found| found.contains(&true))
+        })
+    }
+
+    /// Reports to the group that the device went down, and makes the tasks due.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_down(&self) {
+        self.tasks.note_down();
+        self.call();
+    }
+
+    /// Makes the tasks due at once, even if the descriptor is not readable.
+    pub(crate) fn call(&self) {
+        self.due_ns.store(1, Ordering::Relaxed);
+    }
+
+    /// Runs the tasks. Returns the work that the tasks leave to the reader.
+    pub(crate) fn attend(&self) -> TaskResult {
+        let attention = self.tasks.attend();
+        let after = attention.again.or(attention.latest);
+        let due_ns = after.map_or(0, |after| {
+            let after = u64::try_from(after.max(SHORTEST).as_nanos()).unwrap_or(u64::MAX);
+            clock::monotonic_ns().saturating_add(after)
+        });
+        self.due_ns.store(due_ns, Ordering::Relaxed);
+        let is_put_off = attention.again.is_some();
+        self.is_put_off.store(is_put_off, Ordering::Relaxed);
+        attention
     }
 }

@@ -12,7 +12,6 @@ use fanpcap_ring::{Layout, Stamp};
 /// A ring that was taken over from another member. On the ring's packets, the kernel has run only
 /// that member's filter. So the reader that takes over the ring also runs its own member's filter
 /// on each packet.
-#[derive(Debug)]
 pub(crate) struct Inherited {
     takeover: Takeover,
     pub(crate) intake: Intake,
@@ -39,9 +38,7 @@ impl Inherited {
 
     /// The arrival time of the next frame; `None` if no frame is left.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
-        let Takeover {
-            remains, claims, ..
-        } = &mut self.takeover;
+        let (remains, claims) = (&mut self.takeover.remains, &self.takeover.claims);
         let taken = Some(remains.taken());
         if claims.as_ref().is_some_and(|it| it.count() != taken) {
             // The owner has taken the ring back.
@@ -61,9 +58,7 @@ impl Inherited {
     #[cold]
     #[inline(never)]
     pub(crate) fn next_packet(&mut self, control: &Control, packet: &mut Packet) -> bool {
-        let Takeover {
-            remains, claims, ..
-        } = &mut self.takeover;
+        let (remains, claims) = (&mut self.takeover.remains, &self.takeover.claims);
         let taken = remains.taken();
         if claims.as_ref().is_some_and(|it| !it.claim(taken)) {
             return false;

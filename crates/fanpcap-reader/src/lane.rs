@@ -15,14 +15,13 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
 /// One ring of a reader. Only the reading thread uses it.
-#[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) ring: Ring,
     pub(crate) intake: Intake,
 }
 
-/// The reader's state for the frames of one ring: pace, filter, published position and copy.
-#[derive(Debug)]
+/// The reader's state for the frames of one ring: pace, filter and published position.
+#[derive(Default)]
 pub(crate) struct Intake {
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
@@ -37,7 +36,7 @@ pub(crate) struct Intake {
 
 /// A filter that the reader runs, because the kernel has perhaps not run it on all packets in the
 /// ring.
-#[derive(Debug)]
+#[derive(Default)]
 struct Refilter {
     filter: Vec<Classic>,
     /// The number of further blocks or frames on whose packets the reader runs the filter; `None`:
@@ -158,11 +157,8 @@ impl Intake {
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
             pace,
-            refilter: None,
-            shown: None,
-            publisher: None,
             look_at: u64::MAX,
-            skipped: 0,
+            ..Self::default()
         }
     }
 
@@ -181,9 +177,7 @@ impl Intake {
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
         self.refilter = Some(Refilter {
             filter,
-            left: None,
-            number: 0,
-            is_counted: false,
+            ..Refilter::default()
         });
     }
 

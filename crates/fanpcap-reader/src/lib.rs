@@ -15,7 +15,6 @@ mod rest;
 mod call;
 mod accept;
 mod publish;
-mod task_timer;
 mod control;
 mod lane;
 mod inherited;

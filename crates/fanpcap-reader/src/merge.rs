@@ -40,7 +40,6 @@ const PATIENT: Duration = Duration::from_millis(10);
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// The lanes of at most 64 devices.
-#[derive(Debug)]
 pub(crate) struct Merge {
     pub(crate) lanes: Vec<Lane>,
     /// The rings that were taken over from other members. In the merge they come after the lanes.

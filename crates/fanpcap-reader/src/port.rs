@@ -36,7 +36,9 @@ pub trait Port: Send + Sync {
 
     /// The index of the loopback interface, on which the kernel delivers each packet twice:
     /// outgoing and incoming.
-    fn loopback(&self) -> Option<u32>;
+    fn loopback(&self) -> Option<u32> {
+        None
+    }
 
     /// Interprets the events that poll(2) has `found`, except packets. Returns [`LinkState::Down`]
     /// when the device went down. [`LinkState::Up`] does not mean that a device which was down is
@@ -60,12 +62,6 @@ pub trait Port: Send + Sync {
     /// # Errors
     /// The kernel's error.
     fn take_statistics(&self) -> io::Result<PortStatistics>;
-}
-
-impl fmt::Debug for dyn Port {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Port")
-    }
 }
 
 /// The state of a port's device.
@@ -122,8 +118,4 @@ impl fmt::Display for ReadError {
     }
 }
 
-impl Error for ReadError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
-}
+impl Error for ReadError {}

@@ -10,12 +10,11 @@ use crate::port::Port;
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The counters that a reader publishes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PublishedCounters {
     /// The reader's position in the ring.
     pub position: PublishedPosition,
@@ -82,12 +81,6 @@ pub trait Publish: Send + Sync {
     fn goes_on(&self) -> bool;
 }
 
-impl fmt::Debug for dyn Publish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Publish")
-    }
-}
-
 /// Value of `looked_ns`: the application waits for packets.
 pub(crate) const WAITS: u64 = u64::MAX;
 
@@ -105,7 +98,6 @@ const STRIDE: u64 = 64;
 /// For a slow application, the publisher reads the clock with each frame.
 const SLOW: Duration = Duration::from_millis(50);
 
-#[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) kept: PublishedCounters,
     port: Arc<dyn Port>,

@@ -23,10 +23,6 @@ impl Port for Quiet {
         self.fd.as_fd()
     }
 
-    fn loopback(&self) -> Option<u32> {
-        None
-    }
-
     fn check(&self, _: i16) -> Result<LinkState, ReadError> {
         Ok(LinkState::Up)
     }

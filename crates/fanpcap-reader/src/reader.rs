@@ -3,14 +3,13 @@
 use crate::accept::Options;
 use crate::call::{Call, End, Packet, Pause};
 use crate::control::Control;
-use crate::group_tasks::Takeover;
+use crate::group_tasks::{Takeover, TaskTimer};
 use crate::inherited::Inherited;
 use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
 use crate::publish::{PublishedCounters, Publisher};
 use crate::single::{next_of_blocks, next_of_frames, next_of_pool};
-use crate::task_timer::TaskTimer;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
@@ -21,7 +20,6 @@ use std::time::Duration;
 use std::{io, mem, slice};
 
 /// A ring with its engine.
-#[derive(Debug)]
 pub struct Input {
     /// The ring. Nothing has been read from it.
     pub ring: Ring,
@@ -33,13 +31,10 @@ pub struct Input {
 
 /// Reads the packets of one or several rings. One thread at a time calls [`Reader::next`]. Any
 /// thread may call the other functions, and those of [`Reader::control`].
-#[derive(Debug)]
 pub struct Reader {
     control: Control,
     /// The application's newest filter, until the reading thread takes it.
     filter: Handover<NewFilter>,
-    /// The newest publisher of each device's counters, until the reading thread takes it.
-    publishers: Vec<Handover<Publisher>>,
     state: OneReader<State>,
 }
 
@@ -51,7 +46,6 @@ const MOST: usize = u64::BITS as usize;
 const E2BIG: i32 = 7;
 
 /// State that only the reading thread uses.
-#[derive(Debug)]
 struct State {
     lanes: Lanes,
     /// The application's filter; `None` if it has set no filter. Rings that the reader takes over
@@ -59,7 +53,6 @@ struct State {
     filter: Option<Vec<Classic>>,
 }
 
-#[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one per handle, and each packet passes it"
@@ -157,10 +150,9 @@ impl Reader {
             Ok([lane]) => Lanes::One(lane),
             Err(lanes) => Lanes::Several(Merge::new(lanes, longest)),
         };
-        let (publishers, filter) = (control.devices.iter().map(|_| Handover::default()), None);
+        let filter = None;
         Ok(Self {
             filter: Handover::default(),
-            publishers: publishers.collect(),
             state: OneReader::new(State { lanes, filter }),
             control,
         })
@@ -270,8 +262,9 @@ impl Reader {
         if let Some(filter) = self.filter.take() {
             state.set_filter(*filter, !self.control.is_socket());
         }
-        for (device, publisher) in self.publishers.iter().enumerate() {
-            if let (Some(lane), Some(publisher)) = (state.own().get_mut(device), publisher.take()) {
+        for (index, device) in self.control.devices.iter().enumerate() {
+            let publisher = device.publisher.take();
+            if let (Some(lane), Some(publisher)) = (state.own().get_mut(index), publisher) {
                 lane.set_publisher(publisher);
             }
         }
@@ -290,7 +283,7 @@ impl Reader {
             return false;
         }
         for (index, device) in self.control.devices.iter().enumerate() {
-            let Some(timer) = device.timer() else {
+            let Some(timer) = device.timer.get() else {
                 continue;
             };
             // A signal handler that leaves the read by siglongjmp(3), or a cancelled thread, must
@@ -353,11 +346,10 @@ impl Reader {
     /// Publishes counters from the next read on, because the handle has just become a member on
     /// this device. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
-        let mut devices = self.control.devices.iter().zip(&self.publishers);
-        if let Some((device, handover)) = devices.nth(device) {
+        if let Some(device) = self.control.devices.get(device) {
             let port = Arc::clone(device.port());
             let publisher = Publisher::new(kept, port, clock::monotonic_ns());
-            handover.give(Box::new(publisher));
+            device.publisher.give(Box::new(publisher));
             self.control.give_news();
         }
     }

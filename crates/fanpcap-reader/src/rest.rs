@@ -52,7 +52,7 @@ const LARGE_LEN: usize = 8 << 20;
 const WARM: u64 = 1 << 20;
 
 /// The rate at which a ring fills, in blocks, frames or records.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Pace {
     /// The most blocks or frames, or bytes of records, that may fill during a rest.
     most: u64,
@@ -111,12 +111,7 @@ impl Pace {
             least,
             longest,
             without_gap,
-            passed: 0,
-            bytes: 0,
-            first: Stamp::default(),
-            last: Stamp::default(),
-            busy: false,
-            told: None,
+            ..Self::default()
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::call::{Call, End, Wait};
 use crate::control::{Control, Device};
-use crate::task_timer::TaskTimer;
+use crate::group_tasks::TaskTimer;
 use fanpcap_linux::wait::{self, POLLIN, Wake, Woken};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -134,7 +134,7 @@ impl Control {
         wake: Option<&Wake>,
         limits: [Option<Duration>; 2],
     ) -> Result<(Option<Woken>, bool), End> {
-        let tasks = self.devices[0].timer().and_then(TaskTimer::waits_on);
+        let tasks = self.devices[0].timer.get().and_then(TaskTimer::waits_on);
         let waited = wait::wait_for_two(watched, tasks, wake, self.least(limits));
         let woken = self.woken(waited)?;
         let is_called = self.is_called(woken.is_some_and(|woken| woken.called));

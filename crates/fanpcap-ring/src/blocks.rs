@@ -371,14 +371,10 @@ impl Blocks {
         let follows = |&ahead: &usize| begins(ahead) == begins(0).wrapping_add(ahead as u64);
         let left = (0..self.count).take_while(follows).count();
         self.current = first;
-        (
-            left,
-            if distance == 0 {
-                mark.frames_of(taken)
-            } else {
-                0
-            },
-        )
+        match distance {
+            0 => (left, mark.frames_of(taken)),
+            _ => (left, 0),
+        }
     }
 
     /// Begins the current block. The earlier reader has read `skipped` packets of it. The kernel
@@ -387,13 +383,9 @@ impl Blocks {
         let descriptor = self.descriptor();
         let packets = descriptor.packets.min(self.packets_max());
         let skipped = skipped.min(packets);
-        let before = self.begun.saturating_sub(skipped.into());
-        self.begun = before + u64::from(packets);
-        self.mark = Mark::new(descriptor.sequence, before);
-        self.open = Some(Open {
-            next: descriptor.first as usize,
-            left: packets,
-        });
+        self.begun = self.begun.saturating_sub(skipped.into());
+        self.mark = Mark::new(descriptor.sequence, self.begun);
+        self.open_rest(&descriptor, packets);
         for _ in 0..skipped {
             let _ = self.next_frame();
         }

@@ -7,9 +7,7 @@
 //! an error, [`Corrupt`].
 
 mod frame;
-mod handover;
-mod one_reader;
-mod renewable;
+mod shared;
 mod position;
 mod prefetch;
 mod layout;
@@ -24,13 +22,11 @@ mod xsk;
 pub use blocks::{Blocks, Closed};
 pub use frame::{Corrupt, Frame, LentFrame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
-pub use handover::Handover;
 pub use layout::Layout;
-pub use one_reader::OneReader;
 pub use pool::{Drained, Pool, PoolClocks, PoolMemory, PoolWords};
 pub use position::{Mark, Position};
 pub use remains::Remains;
-pub use renewable::Renewable;
 pub use ring::Ring;
+pub use shared::{Handover, OneReader, Renewable};
 pub use wall::OffsetClock;
 pub use xsk::Chunks;

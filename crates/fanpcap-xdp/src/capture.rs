@@ -4,17 +4,18 @@
 //! the steering program's code. To load this code, a process needs only `CAP_BPF` and
 //! `CAP_NET_ADMIN`.
 
-mod pool;
 mod copy;
 mod sent;
 mod deliver;
 
-use crate::layout::{self, FILTERS_MAP, SENT_FILTERS_MAP, ledger, settings};
+use crate::layout::{self, BELLS_MAP, FILTERS_MAP, POOLS_MAP, SENT_FILTERS_MAP};
+use crate::layout::{RECEIVED_LONGEST, SENT_LONGEST, ledger, settings};
 use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_ring::pool::PoolShape;
+use fanpcap_ring::pool::program::{ProgramWriter, SHORT};
 use fanpcap_steer::ebpf::{Apart, Delivery};
 
 /// The capture that is compiled into a group's BPF program.
@@ -58,6 +59,23 @@ impl Capture {
         self.variant != Variant::Plain
     }
 
+    /// The code that writes into the members' pools.
+    fn writer(self) -> ProgramWriter {
+        ProgramWriter {
+            shape: self.shape,
+            pools: POOLS,
+        }
+    }
+
+    /// The bounds of a packet's bytes in a record, from the shortest record's on. Each is one less
+    /// than a power of two, for a mask. A block that has no room for a record of the bound is left,
+    /// so a bound that is much longer than a record wastes memory.
+    fn bounds(self) -> Vec<i32> {
+        let half = self.shape.block_len() as i32 / 2 - 1;
+        let sent = (self.side == Side::Sent).then_some(half.min(SENT_LONGEST));
+        [SHORT, RECEIVED_LONGEST].into_iter().chain(sent).collect()
+    }
+
     /// Puts the packet's lane into r0. The lane is the CPU's. A group has a lane for each possible
     /// CPU, so the mask changes nothing.
     fn lane(self, asm: &mut Assembler) {
@@ -84,6 +102,8 @@ const SETTINGS: usize = 1;
 const STAMPS: usize = 2;
 const ROWS: usize = 3;
 const POOLS: usize = 4;
+const BELLS: usize = 5;
+const FIRST_BELL: usize = 6;
 const FILTERS: usize = 7;
 
 /// Offset on the main function's stack: a map key.
@@ -96,8 +116,10 @@ impl Delivery for Capture {
             layout::settings_row(),
             layout::stamp(),
             layout::rows(self.shape),
+            layout::members(POOLS_MAP),
+            layout::members(BELLS_MAP),
+            layout::first_bell(),
         ];
-        maps.extend(pool::maps());
         if self.has_filters() {
             maps.push(layout::filters(match self.side {
                 Side::Received => FILTERS_MAP,

@@ -11,7 +11,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Both maps of a group.
-#[derive(Debug)]
 pub(crate) struct CountMaps([Map; 2]);
 
 impl CountMaps {

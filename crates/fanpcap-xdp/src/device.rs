@@ -1,11 +1,11 @@
 //! A device that the engine has taken over: the objects that all groups on the device share.
 
-use crate::behind::{Behind, Selection};
 use crate::layout::settings;
 use crate::layout::{self, GROUP_SLOTS, SETTINGS_LEN};
 use crate::own::Own;
 use crate::program::DeviceMaps;
-use crate::tags::Tags;
+use crate::root::Tags;
+use crate::selection::{Behind, Selection};
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_linux::bpf::{self, Attached, Hook, LoadError, LoadedProgram, Map, ObjectArray, Table};
@@ -47,7 +47,6 @@ pub trait ServedDevice: Sized {
 /// Each member's process must keep these objects open. When no process has them open any more, the
 /// kernel detaches the link's BPF program and drops the groups' BPF programs. Behind a selection,
 /// the node's BPF program stays attached.
-#[derive(Debug)]
 pub struct Device {
     link: Attached,
     behind: Option<Behind>,
@@ -62,7 +61,6 @@ const FIRST: u32 = 1;
 const UNUSED_MAX: u32 = 2;
 
 /// A device that can probably be taken over. Only an attempt shows whether it can.
-#[derive(Debug)]
 pub struct Untaken {
     link: Link,
     selection: Option<Selection>,

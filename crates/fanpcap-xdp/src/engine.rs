@@ -2,13 +2,13 @@
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::device::{Untaken, pool_shape};
-use crate::error::{XdpError, of_store};
-use crate::held::HeldCounters;
 use crate::on_device::OnXdp;
 use crate::pool::MemberPool;
 use crate::program::GroupProgram;
 use crate::registry::DeviceRegistry;
+use crate::rows::HeldCounters;
 use crate::selection;
+use crate::unavailable::{Unavailable, of_part, of_store};
 use fanpcap_engine::fd_store::FdStore;
 use fanpcap_engine::{
     Begun, Engine, NewGroup, OnDevice, Refusal, TakenDevice, WatchedCounters, Watcher,
@@ -20,7 +20,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The engine.
-#[derive(Debug)]
 pub struct Xdp;
 
 impl Engine for Xdp {
@@ -33,7 +32,7 @@ impl Engine for Xdp {
     }
 
     fn refusal(&self, part: &'static str, error: io::Error) -> Refusal {
-        XdpError::Part { part, error }.into()
+        of_part(part, &error)
     }
 
     fn ring_bytes(&self, asked: Option<u32>) -> Option<u64> {
@@ -50,8 +49,7 @@ impl Engine for Xdp {
     }
 
     fn take(&self, ifindex: u32) -> Result<Box<dyn TakenDevice>, Refusal> {
-        let device = find(ifindex)?.take_over();
-        let device = device.map_err(XdpError::Unavailable)?;
+        let device = find(ifindex)?.take_over()?;
         let registry: DeviceRegistry = DeviceRegistry::new(device, ifindex).map_err(of_store)?;
         Ok(Box::new(registry))
     }
@@ -81,9 +79,8 @@ impl Engine for Xdp {
 }
 
 /// Finds the device with this index, and checks whether it can probably be taken over.
-fn find(ifindex: u32) -> Result<Untaken, XdpError> {
-    let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
-    untaken.map_err(XdpError::Unavailable)
+fn find(ifindex: u32) -> Result<Untaken, Unavailable> {
+    Untaken::find(ifindex, selection::find(ifindex).ok())
 }
 
 impl Watcher for Xdp {
@@ -116,9 +113,8 @@ impl TakenDevice for DeviceRegistry {
         let counts = CountMaps::new().map_err(of_store)?;
         let given = counts.given(group.table);
         let compile = |capture: &crate::Capture| group.steering.object(capture);
-        let shape = pool_shape().map_err(XdpError::Unavailable)?;
-        let loaded = GroupProgram::load(shape, self.device().maps(), &given, &compile);
-        let (program, loaded) = loaded.map_err(XdpError::Program)?;
+        let maps = self.device().maps();
+        let (program, loaded) = GroupProgram::load(pool_shape()?, maps, &given, &compile)?;
         let on_device = OnXdp::new(program, counts, self, group).map_err(of_store)?;
         let program = loaded.as_fd().try_clone_to_owned().map_err(of_store)?;
         Ok(Begun {

@@ -8,33 +8,26 @@
 
 mod layout;
 mod rows;
-mod held;
 mod pool;
 mod capture;
 #[cfg(test)]
 mod test_group;
 mod unavailable;
-mod tags;
+mod root;
 mod load;
 mod program;
-mod root;
-mod behind;
 pub mod selection;
 mod own;
 mod device;
 mod registry;
 mod port;
 mod count_maps;
-mod error;
-mod member_io;
 mod on_device;
 mod engine;
 
-pub use behind::{Selection, TURN};
 pub use capture::Capture;
 pub use device::{Device, ServedDevice, Untaken, pool_shape, takes_tags};
 pub use engine::Xdp;
-pub use error::XdpError;
 pub use layout::{GROUP_SLOTS, SLOTS};
 pub use load::{Compile, ProgramError};
 pub use pool::{MemberPool, PoolArray};
@@ -42,4 +35,5 @@ pub use port::CLOCKS;
 pub use program::{DeviceMaps, GroupProgram, SlotFilter};
 pub use registry::DeviceRegistry;
 pub use rows::SlotCounts;
-pub use unavailable::Unavailable;
+pub use selection::{Selection, TURN};
+pub use unavailable::{Unavailable, crowded, no_memory};

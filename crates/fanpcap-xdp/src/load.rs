@@ -3,6 +3,7 @@
 use crate::capture::{Capture, Side, Variant};
 use crate::layout::SENT_FILTERS_MAP;
 use fanpcap_bpf::Object;
+use fanpcap_engine::Refusal;
 use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram};
 use fanpcap_ring::pool::PoolShape;
 use fanpcap_steer::ebpf::EbpfError;
@@ -97,6 +98,16 @@ pub enum ProgramError {
 impl From<LoadError> for ProgramError {
     fn from(error: LoadError) -> Self {
         Self::Load(error)
+    }
+}
+
+impl From<ProgramError> for Refusal {
+    fn from(error: ProgramError) -> Self {
+        let slug = "xdp-program-refused";
+        match error {
+            ProgramError::Compile(error) => Self::new(error, slug),
+            ProgramError::Load(error) => Self::new(error, slug),
+        }
     }
 }
 

@@ -5,12 +5,11 @@
 //! descriptor is closed.
 
 use crate::count_maps::{CountMaps, counts_by_them};
-use crate::error::{XdpError, of_store};
-use crate::member_io::PoolOfMember;
 use crate::pool::MemberPool;
-use crate::port::CLOCKS;
+use crate::port::{CLOCKS, PoolOfMember};
 use crate::program::{GroupProgram, PROGRAM_DESCRIPTORS};
 use crate::registry::DeviceRegistry;
+use crate::unavailable::{crowded, no_memory, of_part, of_store, unserved};
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_engine::{
     Ask, Counts, Ledger, Loader, MemberIo, NewGroup, Next, OnDevice, Refusal, faults,
@@ -28,7 +27,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A group's part of a device, in one process.
-#[derive(Debug)]
 pub(crate) struct OnXdp {
     program: Arc<GroupProgram>,
     counts: CountMaps,
@@ -112,10 +110,10 @@ impl OnDevice for OnXdp {
             }
             Ok(number)
         };
-        let number = attach().map_err(XdpError::Serve)?;
+        let number = attach().map_err(|error| unserved(&error))?;
         number.ok_or_else(|| {
             let device = interface::name(self.ifindex).unwrap_or_default();
-            XdpError::Crowded { device }.into()
+            crowded(&device)
         })
     }
 
@@ -135,7 +133,7 @@ impl OnDevice for OnXdp {
     }
 
     fn sees_sent(&self) -> Result<(), Refusal> {
-        Ok(self.program.sees_sent().map_err(XdpError::Unavailable)?)
+        Ok(self.program.sees_sent()?)
     }
 
     fn open(&self, ask: &Ask, made: Option<Vec<OwnedFd>>) -> Result<Box<dyn MemberIo>, Refusal> {
@@ -216,7 +214,6 @@ impl OnDevice for OnXdp {
 }
 
 /// The loader for a group, with the registry of its device.
-#[derive(Debug)]
 struct LoaderOnXdp<'a> {
     group: &'a OnXdp,
     registry: DeviceRegistry,
@@ -229,8 +226,7 @@ impl Loader for LoaderOnXdp<'_> {
             self.group.counts.given(table),
             self.registry.device().maps(),
         );
-        let loaded = self.group.program.load_next(maps, &given, &compile);
-        let (received, sent) = loaded.map_err(XdpError::Program)?;
+        let (received, sent) = self.group.program.load_next(maps, &given, &compile)?;
         let programs = [Some(received.as_fd()), sent.as_ref().map(AsFd::as_fd)];
         let programs = programs.iter().flatten().map(|it| it.try_clone_to_owned());
         Ok(Next {
@@ -245,22 +241,18 @@ impl Loader for LoaderOnXdp<'_> {
 /// could kill it.
 fn create_pool(ask: &Ask, shape: PoolShape) -> Result<MemberPool, Refusal> {
     let needed = MemberPool::bytes(ask.bytes, shape);
-    let memory = |limit| XdpError::Memory { needed, limit };
     let limits = memory::limits(Path::new("/"));
     let limit = limits.into_iter().min_by_key(|limit| limit.left());
     let is_short = limit.is_some_and(|it| needed + needed.min(it.bytes / 8) > it.left());
     // Without the privilege, the founder makes the pool, and the limit of this process is no
     // matter.
     if is_short && RingBuffer::smallest("fanpcap_test").is_ok() {
-        return Err(memory(limit).into());
+        return Err(no_memory(needed, limit));
     }
     let pool = MemberPool::create(ask.bytes, shape);
     pool.map_err(|error| match error.raw_os_error() {
-        Some(ENOMEM) => memory(limit).into(),
-        _ => {
-            let part = "the pool";
-            XdpError::Part { part, error }.into()
-        }
+        Some(ENOMEM) => no_memory(needed, limit),
+        _ => of_part("the pool", &error),
     })
 }
 

@@ -5,8 +5,7 @@ use crate::layout::{
     self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,
 };
 use crate::load;
-use crate::root::root;
-use crate::tags::Tags;
+use crate::root::{Tags, root};
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram, Map, ObjectArray, Table};
@@ -14,7 +13,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-#[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) programs: ObjectArray,
     pub(crate) settings: Table,

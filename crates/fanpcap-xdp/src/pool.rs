@@ -18,7 +18,6 @@ pub struct PoolArray {
 }
 
 /// A member's pool.
-#[derive(Debug)]
 pub struct MemberPool {
     pub(crate) array: PoolArray,
     pub(crate) bell: RingBuffer,

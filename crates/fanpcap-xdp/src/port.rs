@@ -1,16 +1,20 @@
-//! The port of a member's pool.
+//! A member's pool on one device, the BPF program that fills it, and the port of its reader.
 //!
 //! The handle keeps its packet socket. The socket receives no packets, but reports when the device
 //! goes down.
 
 use crate::layout::row;
 use crate::pool::MemberPool;
-use crate::program::GroupProgram;
+use crate::program::{GroupProgram, SlotFilter};
 use crate::rows::Row;
-use fanpcap_linux::bpf::RingMapping;
+use fanpcap_bpf::{Classic, Object};
+use fanpcap_engine::MemberIo;
+use fanpcap_linux::bpf::{Loaded, LoadedProgram, RingMapping};
+use fanpcap_linux::packet;
 use fanpcap_linux::wait::{self, Epoll, POLLIN, clock};
-use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
-use fanpcap_ring::{PoolClocks, PoolWords};
+use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
+use fanpcap_ring::{Pool, PoolClocks, PoolWords};
+use fanpcap_steer::ebpf;
 use fanpcap_tpacket::Socket;
 use std::ffi::c_short;
 use std::io;
@@ -26,7 +30,7 @@ pub const CLOCKS: PoolClocks = PoolClocks {
 };
 
 /// The port of a member's pool.
-pub(crate) struct PoolPort {
+struct PoolPort {
     socket: BorrowedFd<'static>,
     /// Becomes readable when a BPF program wakes the reader, or when the socket has an error.
     epoll: Epoll,
@@ -45,7 +49,7 @@ impl PoolPort {
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and of epoll_ctl(2).
-    pub(crate) fn new(
+    fn new(
         socket: BorrowedFd<'static>,
         program: &Arc<GroupProgram>,
         slot: u8,
@@ -113,10 +117,6 @@ impl Port for PoolPort {
         true
     }
 
-    fn loopback(&self) -> Option<u32> {
-        None
-    }
-
     fn check(&self, found: c_short) -> Result<LinkState, ReadError> {
         if found & !POLLIN != 0 {
             return self.as_socket().check(found & !POLLIN);
@@ -165,6 +165,67 @@ impl Port for PoolPort {
 
 /// The device still exists, but the engine's BPF program was detached from it.
 const DETACHED: &str = "The BPF program was detached from the interface";
+
+/// A member's pool.
+pub(crate) struct PoolOfMember {
+    pub(crate) program: Arc<GroupProgram>,
+    pub(crate) pool: MemberPool,
+    pub(crate) snaplen: u32,
+    pub(crate) sent: bool,
+}
+
+/// Loads a filter. `None` if the kernel refuses it.
+fn load(filter: Object) -> Option<LoadedProgram> {
+    let loaded = Loaded::load(&filter, "fanpcap_filter").ok();
+    loaded.map(Loaded::into_program)
+}
+
+impl MemberIo for PoolOfMember {
+    fn admit(&self, slot: u8, socket: u64) -> io::Result<()> {
+        let program = &self.program;
+        program.put(slot, &self.pool, self.snaplen, socket, self.sent)
+    }
+
+    fn input(
+        &self,
+        slot: u8,
+        socket: BorrowedFd<'static>,
+        timeout: Option<Duration>,
+    ) -> io::Result<Input> {
+        let ifindex = packet::address(socket)?.ifindex;
+        let port = PoolPort::new(socket, &self.program, slot, &self.pool)?;
+        Ok(Input {
+            ring: Ring::Pool(Pool::new(self.pool.array.map()?, ifindex, CLOCKS)),
+            port: Arc::new(port),
+            timeout,
+        })
+    }
+
+    fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool {
+        let received = ebpf::xdp_filter(code).ok().and_then(load);
+        let filter = received.map(|received| SlotFilter {
+            received,
+            sent: match self.sent && self.program.sees_sent().is_ok() {
+                true => ebpf::sent_filter(code).ok().and_then(load),
+                false => None,
+            },
+            number,
+        });
+        self.program.set_filter(slot, filter.as_ref()).is_ok() && filter.is_some()
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.pool.descriptors().into()
+    }
+
+    fn bytes(&self) -> usize {
+        self.pool.array.size()
+    }
+
+    fn captures_sent(&self) -> bool {
+        self.sent
+    }
+}
 
 #[cfg(test)]
 mod tests;

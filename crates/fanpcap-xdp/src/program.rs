@@ -5,8 +5,8 @@ use crate::layout::{LEDGER_MAP, POOLS_MAP, ROWS_MAP};
 use crate::layout::{SENT_LONGEST, SETTINGS_MAP, SLOTS, STAMP_MAP, row};
 use crate::load::{Compile, Given, Making, ProgramError};
 use crate::pool::{MemberPool, PoolArray};
+use crate::root::Tags;
 use crate::rows::{Ledger, Rows, SlotCounts};
-use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_engine::faults;
@@ -23,7 +23,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Loading a BPF program needs `CAP_BPF` and `CAP_NET_ADMIN`. Since Linux 5.19, the other
 /// operations need no capability. On earlier kernels, changes of maps need `CAP_BPF` if
 /// kernel.unprivileged_bpf_disabled is set.
-#[derive(Debug)]
 pub struct GroupProgram {
     /// The members' pools, by slot.
     pools: ObjectArray,
@@ -44,7 +43,6 @@ pub struct GroupProgram {
 }
 
 /// A group's part for packets that the host sends.
-#[derive(Debug)]
 struct Sent {
     /// The attached BPF program.
     program: Attached,
@@ -54,7 +52,6 @@ struct Sent {
 
 /// An application's filter, as the BPF programs that run it. They return how many bytes of a packet
 /// to keep.
-#[derive(Debug)]
 pub struct SlotFilter {
     /// The XDP program for packets that the device receives.
     pub received: LoadedProgram,
@@ -71,7 +68,7 @@ pub(crate) const PROGRAM_DESCRIPTORS: usize = 9;
 
 /// The objects of a device that a group's BPF program needs. All groups on the device share these
 /// objects.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct DeviceMaps<'a> {
     /// The device's index; 0 if the device is gone.
     pub ifindex: u32,

@@ -67,7 +67,6 @@ impl GroupSlot {
 }
 
 /// The registry of one device, in one process.
-#[derive(Debug)]
 pub struct DeviceRegistry<D = Device> {
     store: FdStore,
     /// Watches the groups' lifelines. Readable while the group slot of a group without members has

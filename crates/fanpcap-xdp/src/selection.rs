@@ -1,16 +1,27 @@
-//! Finds the selection of a cluster's node, so that the engine can work behind it.
+//! The engine behind the selection of a cluster's node. The node's BPF program is attached to the
+//! device. It passes the packets that it selects to the BPF program in an array.
+//!
+//! The array is pinned, so it keeps its entry when the engine's last member dies. The entry is
+//! therefore [`step`], a BPF program that calls the BPF program in the engine's own array. When the
+//! last descriptor of the engine's array is closed, the kernel empties that array, and the host
+//! gets the packets.
 //!
 //! `fanpcap node` pins its selection in a BPF file system. This file system is mounted below a
 //! directory that only root can enter.
 
-use crate::behind::Selection;
-use fanpcap_bpf::MapKind;
+use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::kernel::*;
+use fanpcap_bpf::{MapKind, MapSpec, Object, ProgramKind};
 use fanpcap_engine::root::{enter, find_state};
-use fanpcap_linux::bpf::{Attached, Hook, ObjectArray, open_pinned};
+use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram};
+use fanpcap_linux::bpf::{ObjectArray, open_pinned};
 use fanpcap_linux::file::directory::Access;
+use fanpcap_linux::file::lock::try_take_byte;
 use fanpcap_linux::process::netns;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The directory of the state of all nodes, in the administrator's state directory.
 pub const CLUSTER: &str = "cluster";
@@ -50,3 +61,70 @@ pub(crate) fn find(ifindex: u32) -> io::Result<Selection> {
         turn: turn.ok_or(io::ErrorKind::NotFound)?,
     })
 }
+
+/// The objects that a node provides for the engine.
+pub struct Selection {
+    /// The link of the node's BPF program.
+    pub link: Attached,
+    /// The array of one entry, whose BPF program gets the node's packets.
+    pub next: ObjectArray,
+    /// A file, open for writing. As long as the engine has a member, the engine holds the lock of
+    /// the file's byte [`TURN`].
+    pub turn: File,
+}
+
+/// The byte of the file [`Selection::turn`] that the engine locks.
+pub const TURN: u32 = 1;
+
+/// The engine's objects behind a selection that the engine has taken.
+pub(crate) struct Behind {
+    pub(crate) entry: ObjectArray,
+    /// The open file description that holds the lock. All members have a descriptor of it.
+    pub(crate) turn: OwnedFd,
+}
+
+impl Selection {
+    /// Whether the selection's BPF program has the id `program`, and no member of the engine is
+    /// behind the selection. If both are true, this value holds the lock afterwards.
+    pub(crate) fn is_free(&self, program: u32) -> bool {
+        let is_it = self.link.program_id().is_ok_and(|it| it == program);
+        is_it && try_take_byte(&self.turn, TURN).unwrap_or(false)
+    }
+
+    /// Makes the node pass its packets to the BPF program `first`. Returns the selection's link and
+    /// the engine's objects.
+    pub(crate) fn take(self, first: &LoadedProgram) -> Result<(Attached, Behind), LoadError> {
+        let entry = ObjectArray::create(NAME, MapKind::ProgArray, 1);
+        let behind = Behind {
+            entry: entry.map_err(LoadError::Map)?,
+            turn: self.turn.into(),
+        };
+        behind.run(first).map_err(LoadError::Map)?;
+        let step = step().map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
+        let step = Loaded::load_with(&step, NAME, &[(NAME, behind.entry.as_fd())])?;
+        let put = self.next.put(0, &[step.as_fd()]);
+        put.map_err(LoadError::Map)?;
+        Ok((self.link, behind))
+    }
+}
+
+impl Behind {
+    /// Passes the node's packets to this BPF program from now on. During the change, each packet
+    /// goes either to the former BPF program or to this one.
+    pub(crate) fn run(&self, program: &LoadedProgram) -> io::Result<()> {
+        self.entry.put(0, &[program.as_fd()])
+    }
+}
+
+/// Returns the BPF program that calls the BPF program in the engine's array. If the array is empty,
+/// the host gets the packet.
+fn step() -> Result<Object, AssemblerError> {
+    let mut asm = Assembler::new();
+    asm.call(TAIL_CALL, (R1, map(0), 0));
+    asm.exit_with(XDP_PASS);
+    let array = MapSpec::given_rows(NAME, MapKind::ProgArray, 4, 1);
+    asm.finish(ProgramKind::Xdp, vec![array])
+}
+
+/// The name of the map and the BPF program in the kernel.
+const NAME: &str = "fanpcap_behind";

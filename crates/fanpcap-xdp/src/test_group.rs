@@ -5,13 +5,11 @@ use crate::port::CLOCKS;
 use crate::{Capture, DeviceMaps, GroupProgram, MemberPool, pool_shape};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{LoadedProgram, Map, Table};
-use fanpcap_linux::interface;
-use fanpcap_linux::packet::{self, Address};
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
 use fanpcap_steer::{GroupOptions, tree};
 use fanpcap_testkit::frames::{ethernet, v4};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -109,16 +107,4 @@ pub(crate) fn next(pool: &mut Pool) -> Option<(Vec<u8>, u32, u32)> {
 pub(crate) fn frame(len: u16) -> Vec<u8> {
     let payload: Vec<u8> = (34..len).map(|at| at.to_le_bytes()[0]).collect();
     ethernet(0x0800, &v4(17, 0, &payload))
-}
-
-/// Opens a silent socket on a device that is up. The socket is never closed.
-pub(crate) fn silent(device: &str) -> BorrowedFd<'static> {
-    let socket = packet::open().unwrap();
-    let address = Address {
-        ifindex: interface::index(device).unwrap(),
-        protocol: 6,
-    };
-    packet::bind(socket.as_fd(), address).unwrap();
-    let socket: &'static OwnedFd = Box::leak(Box::new(socket));
-    socket.as_fd()
 }

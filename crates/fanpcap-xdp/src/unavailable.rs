@@ -1,6 +1,9 @@
-//! Why XDP can't capture from a device.
+//! Why XDP can't capture from a device, and why the engine does not serve a handle.
 
+use crate::layout::GROUP_SLOTS;
+use fanpcap_engine::Refusal;
 use fanpcap_linux::bpf::LoadError;
+use fanpcap_linux::process::memory::Limit;
 use std::error::Error;
 use std::{fmt, io};
 
@@ -92,3 +95,97 @@ impl fmt::Display for Unavailable {
 }
 
 impl Error for Unavailable {}
+
+impl From<Unavailable> for Refusal {
+    fn from(reason: Unavailable) -> Self {
+        // A BPF program whose name can't be read may belong to this engine. In this case, the
+        // device is busy only until the engine's members on it end.
+        let is_own = |name: &Option<String>| name.as_ref().is_none_or(|it| it.starts_with(PREFIX));
+        let is_busy = matches!(&reason, Unavailable::Foreign { name, .. } if is_own(name));
+        Self {
+            is_busy,
+            ..Self::new(reason, "xdp-unavailable")
+        }
+    }
+}
+
+/// The prefix of the names of the engine's BPF programs.
+const PREFIX: &str = "fanpcap_";
+
+/// Returns the refusal for a device that already has the most groups.
+pub fn crowded(device: &str) -> Refusal {
+    let text = format!(
+        "{device} has {GROUP_SLOTS} groups on engine xdp, the most that it may: join one of them"
+    );
+    Refusal::new(text, "xdp-device-is-crowded")
+}
+
+/// Returns the refusal for a device that can't give its packets to the group.
+pub(crate) fn unserved(error: &io::Error) -> Refusal {
+    let text = format!("the device's BPF program: {error}");
+    Refusal::new(text, "xdp-unavailable")
+}
+
+/// Returns the refusal for a part of the group or of the member that can't be created.
+pub(crate) fn of_part(part: &str, error: &io::Error) -> Refusal {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return Refusal::new(format!("{part}: {error}"), "system-call-failed");
+    }
+    let text = format!("{part}: {error}{UNPRIVILEGED}");
+    Refusal {
+        lacks_privilege: true,
+        ..Refusal::new(text, "xdp-program-refused")
+    }
+}
+
+/// Returns the refusal for an entry that can't be put into the descriptor store of a group or of a
+/// device.
+pub(crate) fn of_store(error: io::Error) -> Refusal {
+    of_part("the group's descriptor store", &error)
+}
+
+/// End of an error message: which privilege is missing.
+const UNPRIVILEGED: &str = ": without a founder, each member of a group on engine xdp needs CAP_BPF \
+     and CAP_NET_ADMIN when it opens the device, which this application lacks or has given up \
+     before: found the group by 'fanpcap run' or 'fanpcap serve'";
+
+/// Returns the refusal for a pool of `needed` bytes, which is more than the process may have.
+/// `limit` is the limit of the process's cgroup or of a parent cgroup. Of several limits, it is the
+/// one that leaves the least memory.
+pub fn no_memory(needed: u64, limit: Option<Limit>) -> Refusal {
+    let reason = match limit {
+        Some(Limit { bytes, used }) => {
+            let (bytes, used) = (bytes >> 20, used >> 20);
+            format!("of the memory limit of {bytes} MiB, {used} MiB are in use")
+        }
+        None => "the kernel does not have enough memory".to_owned(),
+    };
+    let text = format!(
+        "the rings take {} MiB, but {reason}: set a smaller ring ('ring@DEVICE = SIZE', \
+         tcpdump -B), or raise the limit",
+        needed >> 20
+    );
+    Refusal::new(text, "xdp-memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_a_privilege_is_told_which_members_need() {
+        for (kind, slug) in [
+            (io::ErrorKind::PermissionDenied, "xdp-program-refused"),
+            (io::ErrorKind::OutOfMemory, "system-call-failed"),
+        ] {
+            let refusal = of_part("the rings", &kind.into());
+            let (text, is_told) = (refusal.to_string(), kind == io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                (text.contains("CAP_BPF and CAP_NET_ADMIN"), refusal.slug),
+                (is_told, slug)
+            );
+            assert_eq!(refusal.lacks_privilege, is_told);
+            assert!(text.starts_with(&format!("the rings: {kind}")), "{text}");
+        }
+    }
+}

@@ -9,7 +9,6 @@ use fanpcap_config::fanout::Script;
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::steering::Steering;
-use fanpcap_engine::Refusal;
 use fanpcap_group::join::{EngineError, JoinError, ProgramError};
 use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf::{self, LoadError};
@@ -18,7 +17,7 @@ use fanpcap_nic::error::DeviceError;
 use fanpcap_poll::message::{Malformed, Refused};
 use fanpcap_polled::EnterError;
 use fanpcap_testkit::errors_page;
-use fanpcap_xdp::{Unavailable, XdpError};
+use fanpcap_xdp::{Unavailable, crowded, no_memory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::os::unix::fs::PermissionsExt;
@@ -220,21 +219,19 @@ fn of_xdp() -> BTreeMap<String, String> {
         },
     ];
     let of_xdp = [
-        XdpError::Crowded { device: device() },
-        XdpError::Unavailable(Unavailable::Loopback),
-        XdpError::Memory {
-            needed: 64 << 20,
-            limit: Some(Limit {
+        crowded("eth0"),
+        Unavailable::Loopback.into(),
+        no_memory(
+            64 << 20,
+            Some(Limit {
                 bytes: 70 << 20,
                 used: 2 << 20,
             }),
-        },
-        XdpError::Program(fanpcap_xdp::ProgramError::Load(LoadError::Locked {
-            limit: 65_536,
-        })),
+        ),
+        fanpcap_xdp::ProgramError::Load(LoadError::Locked { limit: 65_536 }).into(),
     ];
-    let refusals = of_xdp.into_iter().map(Refusal::from);
-    let of_groups = of_groups.into_iter().chain(refusals.map(EngineError::from));
+    let refusals = of_xdp.into_iter().map(EngineError::from);
+    let of_groups = of_groups.into_iter().chain(refusals);
     let all = of_groups.map(JoinError::from);
     let all = all.map(|error| (error.slug().to_owned(), error.to_string()));
     let of_handles = [

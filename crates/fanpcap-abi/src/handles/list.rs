@@ -5,7 +5,6 @@ use super::Entry;
 use std::iter;
 
 /// A list of entries, the newest first. A list is fast enough, because processes have few handles.
-#[derive(Debug)]
 pub(super) struct List(Option<Box<Entry>>);
 
 impl List {

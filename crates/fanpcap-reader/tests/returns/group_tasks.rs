@@ -21,7 +21,6 @@ const LATER: Duration = Duration::from_millis(30);
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 
 /// A group whose tasks the test sets.
-#[derive(Debug)]
 pub(crate) struct FakeGroup {
     here: UnixStream,
     there: UnixStream,

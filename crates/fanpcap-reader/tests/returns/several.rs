@@ -139,6 +139,6 @@ fn one_descriptor_stands_for_several_devices() {
 #[test]
 fn a_handle_has_at_most_64_devices() {
     let (_devices, inputs) = devices(&[false; 65], TIMEOUT);
-    let error = Reader::of_several(inputs, &OPTIONS).unwrap_err();
+    let error = Reader::of_several(inputs, &OPTIONS).err().unwrap();
     assert_eq!(error.raw_os_error(), Some(7));
 }

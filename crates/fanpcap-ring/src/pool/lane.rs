@@ -76,32 +76,21 @@ impl Next {
 
 impl Lane {
     pub(super) fn new(number: usize, memory: &PoolMemory) -> Self {
-        let position = memory.words.position(number);
-        let read = memory.read(number);
-        let mut lane = Self {
-            at: position,
-            end: position,
+        let (position, read) = (memory.words.position(number), memory.read(number));
+        let is_possible = is_possible(read, position, memory);
+        let at = if is_possible { read } else { position };
+        Self {
+            at,
+            end: at,
             block: NonNull::dangling(),
             bound: LATEST,
             head: NONE,
-            limit: position,
+            limit: at,
             seen: 0,
             known: 0,
-            begin: position,
+            begin: at,
             number,
-        };
-        if lane.is_possible(read, position, memory) {
-            lane.jump(read);
         }
-        lane
-    }
-
-    /// Whether the records between these two positions can still be in the pool.
-    fn is_possible(&self, read: u64, position: u64, memory: &PoolMemory) -> bool {
-        let blocks = memory
-            .sequence(position)
-            .wrapping_sub(memory.sequence(read));
-        read <= position && blocks <= memory.count()
     }
 
     /// Continues at a position, of whose block nothing is known yet.
@@ -118,7 +107,7 @@ impl Lane {
             self.jump(read);
         }
         let position = memory.words.position(self.number);
-        if !self.is_possible(self.at, position, memory) {
+        if !is_possible(self.at, position, memory) {
             // Some process has returned blocks that were not read yet.
             self.jump(position);
         }
@@ -302,4 +291,12 @@ impl Lane {
         self.pass(self.end, memory);
         corrupt(HEAD, captured, room)
     }
+}
+
+/// Whether the records between these two positions can still be in the pool.
+fn is_possible(read: u64, position: u64, memory: &PoolMemory) -> bool {
+    let blocks = memory
+        .sequence(position)
+        .wrapping_sub(memory.sequence(read));
+    read <= position && blocks <= memory.count()
 }

@@ -34,14 +34,10 @@ impl PoolShape {
         let lanes = possible.max(1).next_power_of_two();
         let most = POOL_LEN / BLOCKS_A_CPU / online.clamp(1, LANES_MAX);
         let block_len = (most + 1).next_power_of_two() / 2;
-        let fits = lanes <= LANES_MAX && 2 * online <= BLOCKS_MAX;
         // Above 128 lanes, the shortest block has no room for the pool's words.
-        fits.then(|| Self {
-            lanes,
-            block_len: block_len
-                .clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX)
-                .max(words_len(lanes).next_power_of_two()),
-        })
+        let block_len = block_len.clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX);
+        let block_len = block_len.max(words_len(lanes).next_power_of_two());
+        Self::new(lanes, block_len).filter(|_| 2 * online <= BLOCKS_MAX)
     }
 
     /// Returns the shape with these numbers. `None` if no pool has this shape.

@@ -1,12 +1,12 @@
 //! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
 use super::copy::{by_helper, copy};
-use super::pool::{self, STAMP};
 use super::sent;
-use super::{Capture, FILTERS, ROWS, Side, Variant, look_up};
+use super::{BELLS, Capture, FILTERS, FIRST_BELL, ROWS, Side, Variant, look_up};
 use crate::layout::{COPY_BIT, ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
+use fanpcap_ring::pool::NEVER;
 use fanpcap_ring::pool::layout::record;
 use fanpcap_ring::pool::program::{self, KEY, PLACE, SHORT, SLOT};
 use fanpcap_steer::ebpf::IS_COPY;
@@ -26,11 +26,12 @@ pub(super) struct Delivering {
     pub(super) dropped: Label,
 }
 
-/// Offsets on the stack: the frame's length, the number of the filter that has run, and
-/// the record's flags. [`pool`] and [`program`] have four further places. No number of 32 bits that
+/// Offsets on the stack: the frame's length, its stamp, the number of the filter that has run, and
+/// the record's flags. [`program`] has three further places. No number of 32 bits that
 /// shares 8 bytes with another, or is stored twice, begins at a multiple of 8: such a number counts
 /// as a spilled register, and without `CAP_PERFMON` Linux 6.1 refuses the other store.
 const LEN: i16 = -8;
+const STAMP: i16 = -16;
 const RAN: i16 = -20;
 const FLAGS: i16 = -44;
 
@@ -174,7 +175,7 @@ impl Delivering {
         asm.unless(R0.is(0), |asm| {
             asm.set(R1, 1);
             asm.atomic_add(R0, row::DROPPED, R1);
-            pool::wake_for_drop(asm);
+            wake_for_drop(asm);
         });
         self.leave(asm);
         asm.bind(self.unwanted);
@@ -205,7 +206,44 @@ fn publish(asm: &mut Assembler) {
     asm.alu(Op::Add, R1, 1);
     asm.store(Width::Double, R0, row::PRODUCED, R1);
     program::publish(asm);
-    pool::wake(asm);
+    wake(asm);
+    asm.bind(done);
+}
+
+/// Wakes the reader if it waits for the position in r8. Expects the row of slot and lane in r0.
+fn wake(asm: &mut Assembler) {
+    ring(asm, R8.below(R1));
+}
+
+/// Wakes the reader if it waits, because a packet has no room. All CPUs share the bell, so a packet
+/// does not ring it while the reader does not wait. Expects the row of slot and lane in r0.
+fn wake_for_drop(asm: &mut Assembler) {
+    const _: () = assert!(NEVER == u64::MAX);
+    ring(asm, R1.is(-1));
+}
+
+/// Rings the member's bell: the reader's descriptor becomes readable. Does nothing if `sleeps` is
+/// true when r1 has the row's position at which the reader is woken. Takes this position out, so
+/// the reader is woken once.
+fn ring(asm: &mut Assembler, sleeps: Condition) {
+    let done = asm.label();
+    asm.load(Width::Double, R1, R0, row::WAKE_AT);
+    asm.jump_if(sleeps, done);
+    asm.set(R1, -1);
+    asm.exchange(R0, row::WAKE_AT, R1);
+    asm.jump_if(R1.is(-1), done);
+    // Any 8 bytes of the stack make the record.
+    asm.load(Width::Word, R1, R10, SLOT);
+    asm.when(R1.is(0), |asm| {
+        asm.call(
+            RINGBUF_OUTPUT,
+            (map(FIRST_BELL), stack(STAMP), 8, RB_FORCE_WAKEUP),
+        );
+        asm.jump(done);
+    });
+    asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));
+    asm.jump_if(R0.is(0), done);
+    asm.call(RINGBUF_OUTPUT, (R0, stack(STAMP), 8, RB_FORCE_WAKEUP));
     asm.bind(done);
 }
 

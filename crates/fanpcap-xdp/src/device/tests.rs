@@ -188,7 +188,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
 #[ignore = "needs root: eBPF, a network namespace"]
 fn a_device_that_cant_be_taken_over_says_why() {
     on_pair(|index| {
-        let why = |ifindex| Device::take_over(ifindex).unwrap_err().to_string();
+        let why = |ifindex| Device::take_over(ifindex).err().unwrap().to_string();
         assert!(why(0).contains("any"));
         assert!(why(interface::index("lo").unwrap()).contains("loopback"));
         for (line, name, reason) in [

@@ -1,12 +1,27 @@
 //! Tests the port of a pool without a reader.
 
 use super::*;
-use crate::test_group::{DeviceRegistry, Group, frame, next, reader, silent};
+use crate::test_group::{DeviceRegistry, Group, frame, next, reader};
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::Address;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::events;
 use fanpcap_ring::pool::layout::{SHORT, last_offset};
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
+use std::os::fd::OwnedFd;
+
+/// Opens a silent socket on a device that is up. The socket is never closed.
+fn silent(device: &str) -> BorrowedFd<'static> {
+    let socket = packet::open().unwrap();
+    let address = Address {
+        ifindex: interface::index(device).unwrap(),
+        protocol: 6,
+    };
+    packet::bind(socket.as_fd(), address).unwrap();
+    let socket: &'static OwnedFd = Box::leak(Box::new(socket));
+    socket.as_fd()
+}
 
 /// Bytes of a record with a frame of 60 bytes.
 const RECORD: u64 = 96;
@@ -213,5 +228,25 @@ fn a_device_that_goes_down_is_told() {
         assert!(is_readable(&port));
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
         assert!(port.link().unwrap_err().to_string().contains("disappeared"));
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_input_is_one_ring_with_its_port() {
+    on_pair(|_| {
+        let group = Group::of("main = steer_flow", DeviceRegistry::that_steals().maps());
+        let (maps, _) = group.pool(96);
+        let timeout = Some(Duration::from_millis(7));
+        let member = PoolOfMember {
+            program: group.program,
+            pool: maps,
+            snaplen: 96,
+            sent: true,
+        };
+        let input = member.input(0, silent("vb"), timeout).unwrap();
+        assert!(matches!(input.ring, Ring::Pool(_)));
+        assert!(!input.port.is_socket());
+        assert_eq!(input.timeout, timeout);
     });
 }

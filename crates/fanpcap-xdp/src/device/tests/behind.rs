@@ -1,7 +1,7 @@
 //! The engine behind a node's BPF program that selects packets.
 
 use super::*;
-use crate::behind::Selection;
+use crate::selection::Selection;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::TAIL_CALL;
