@@ -8,7 +8,7 @@
     reason = "an example's output is for the terminal"
 )]
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_buckets::layout::{BUCKETS, OWNERS, RANK_COUNT, RANKS, SIZE};
 use fanpcap_buckets::{Share, Slot, plan};
 use fanpcap_gen::{Description, Lengths};
@@ -95,7 +95,8 @@ fn main() -> Result<()> {
     for &slot in &slots {
         let (file, mut lanes) = PoolFile::create(PoolKind::File, SIZE_OF_POOL)?;
         let writer = lanes.pop().context("a lane")?;
-        fan_out.admit(MemberSlot { group: 0, slot }, writer, ALL);
+        let admitted = fan_out.admit(MemberSlot { group: 0, slot }, writer, ALL);
+        ensure!(admitted.is_ok(), "no such group");
         let clocks = PoolClocks {
             now: monotonic_ns,
             offset: realtime_offset_ns,

@@ -5,7 +5,7 @@ use anyhow::{Context, Error, Result, bail};
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{lock, trusted};
 use fanpcap_linux::unix::{self, named};
-use fanpcap_poll::place::{self, Untrusted};
+use fanpcap_poll::place;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
