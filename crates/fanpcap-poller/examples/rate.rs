@@ -146,6 +146,7 @@ fn group(slots: &[u8]) -> Result<NewGroup> {
         steering: Evaluator::of_group(&tree),
         table,
         options: GroupOptions::default(),
+        user: 0,
     })
 }
 

@@ -112,6 +112,10 @@ impl Source for AfxdpSource {
         lent.map_err(|_| SourceError::Corrupt)
     }
 
+    fn is_filling(&self) -> bool {
+        self.chunks.waiting() > CHUNKS / 4 * 3
+    }
+
     fn release(&mut self) {
         if self.chunks.release() {
             self.socket.wake_driver();

@@ -42,21 +42,28 @@ impl<'a> Packet<'a> {
 pub struct Burst<'a> {
     packets: [Packet<'a>; BURST],
     len: usize,
+    most: usize,
 }
 
 impl<'a> Burst<'a> {
     /// An empty burst.
     pub fn new() -> Self {
+        Self::of(BURST)
+    }
+
+    /// An empty burst for at most so many packets, which are [`BURST`] at most.
+    pub fn of(most: usize) -> Self {
         Self {
             packets: [Packet::default(); BURST],
             len: 0,
+            most: most.min(BURST),
         }
     }
 
     /// Adds a packet. Returns false if the burst is full.
     #[inline]
     pub fn push(&mut self, packet: Packet<'a>) -> bool {
-        let place = self.packets.get_mut(self.len);
+        let place = self.packets[..self.most].get_mut(self.len);
         let has_room = place.is_some();
         if let Some(place) = place {
             *place = packet;
@@ -67,7 +74,7 @@ impl<'a> Burst<'a> {
 
     /// How many packets fit into the burst.
     pub fn room(&self) -> usize {
-        BURST - self.len
+        self.most - self.len
     }
 
     /// The packets.
@@ -97,5 +104,9 @@ mod tests {
         }
         assert!(!burst.push(Packet::of(&bytes)));
         assert_eq!((burst.packets().len(), burst.room()), (BURST, 0));
+        let mut burst = Burst::of(2);
+        let pushed = [(); 3].map(|()| burst.push(Packet::of(&bytes)));
+        assert_eq!((pushed, burst.room()), ([true, true, false], 0));
+        assert_eq!(Burst::of(BURST + 1).room(), BURST);
     }
 }

@@ -1,8 +1,10 @@
 //! The groups of one receive queue.
 
-use crate::burst::{Burst, Packet};
+use crate::burst::{BURST, Burst, Packet};
 use crate::group::{Dismissed, Group, GroupCounts, NewGroup, ReadyGroup, Wants};
+use crate::shares::Shares;
 use crate::source::{Source, SourceError};
+use fanpcap_linux::wait::clock;
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use fanpcap_steer::native::Evaluator;
 
@@ -26,6 +28,7 @@ pub struct FanOut {
     queue: u16,
     /// Packets that came to the queue.
     packets: u64,
+    shares: Shares,
 }
 
 impl FanOut {
@@ -35,6 +38,7 @@ impl FanOut {
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             queue,
             packets: 0,
+            shares: Shares::default(),
         }
     }
 
@@ -54,13 +58,16 @@ impl FanOut {
         let Some(place) = place.filter(|place| place.is_none()) else {
             return Err(group);
         };
-        place.insert(group.0).queue = queue;
+        let group = place.insert(group.0);
+        group.queue = queue;
+        self.shares.begin(group.user);
         Ok(())
     }
 
     /// Ends a group.
     pub fn end(&mut self, number: u8) -> Option<ReadyGroup> {
         let group = self.groups.get_mut(usize::from(number))?.take()?;
+        self.shares.end(group.user);
         Some(ReadyGroup(group))
     }
 
@@ -138,21 +145,42 @@ impl FanOut {
         now_ns: u64,
         wake: &mut dyn FnMut(MemberSlot),
     ) -> Result<usize, SourceError> {
-        let mut burst = Burst::new();
+        let (most, is_filling) = match self.shares.are_shared() {
+            true => (self.shares.burst(), source.is_filling()),
+            false => (BURST, false),
+        };
+        let mut burst = Burst::of(most);
         let result = source.burst(&mut burst);
         let len = burst.packets().len();
-        self.spread(burst.packets(), now_ns, wake);
+        self.spread(burst.packets(), is_filling, now_ns, wake);
         source.release();
         result.map(|()| len)
     }
 
-    fn spread(&mut self, packets: &[Packet<'_>], now_ns: u64, wake: &mut dyn FnMut(MemberSlot)) {
+    /// Lets all groups take the packets. If the source is filling, those of users that take more
+    /// time than others leave them out.
+    fn spread(
+        &mut self,
+        packets: &[Packet<'_>],
+        is_filling: bool,
+        now_ns: u64,
+        wake: &mut dyn FnMut(MemberSlot),
+    ) {
         if packets.is_empty() {
             return;
         }
         self.packets += packets.len() as u64;
+        let is_shared = self.shares.are_shared();
+        // Not the time of day: the thread may lose its CPU.
+        let cpu_ns = || if is_shared { clock::thread_cpu_ns() } else { 0 };
+        let begin_ns = cpu_ns();
+        let mut before_ns = begin_ns;
         for (number, group) in (0..).zip(&mut self.groups) {
             let Some(group) = group else { continue };
+            if is_filling && self.shares.is_above(group.user) {
+                group.skip(packets.len());
+                continue;
+            }
             for packet in packets {
                 group.take(packet, now_ns);
             }
@@ -162,6 +190,15 @@ impl FanOut {
                     slot,
                 })
             });
+            if is_shared {
+                let now_ns = cpu_ns();
+                self.shares.add(group.user, now_ns - before_ns);
+                before_ns = now_ns;
+            }
+        }
+        if is_shared {
+            let took_ns = before_ns - begin_ns;
+            self.shares.end_burst(packets.len(), took_ns, now_ns);
         }
     }
 

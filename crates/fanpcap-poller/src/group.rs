@@ -23,6 +23,8 @@ pub struct NewGroup {
     /// How many flows each queue's thread remembers (`+sticky`), and whether the table counts the
     /// packets of each bucket (`+balance`).
     pub options: GroupOptions,
+    /// The user of the group's members.
+    pub user: u32,
 }
 
 impl NewGroup {
@@ -37,6 +39,7 @@ impl NewGroup {
             steering: self.steering.for_other_thread(),
             table: Arc::clone(&self.table),
             options: self.options,
+            user: self.user,
         }
     }
 }
@@ -58,6 +61,9 @@ pub struct GroupCounts {
     pub offered: u64,
     /// Deliveries of a packet after its first delivery, if the packet goes to several members.
     pub again: u64,
+    /// Packets for which the queue's thread had no time, because the groups of this user take more
+    /// time than those of other users.
+    pub no_time: u64,
     /// Packets that the steering program dropped.
     pub nowhere: u64,
     /// Deliveries for which there was no member.
@@ -107,6 +113,7 @@ pub(crate) struct Group {
     /// The counts, without those of present members.
     counts: GroupCounts,
     pub(crate) queue: u16,
+    pub(crate) user: u32,
 }
 
 #[derive(Debug)]
@@ -128,6 +135,7 @@ impl Group {
             touched: [0; SLOTS / 64],
             counts: GroupCounts::default(),
             queue: 0,
+            user: group.user,
         })
     }
 
@@ -167,6 +175,12 @@ impl Group {
 
     pub(crate) fn steering(&self) -> &Evaluator {
         &self.steering
+    }
+
+    /// Leaves out packets.
+    pub(crate) fn skip(&mut self, packets: usize) {
+        self.counts.offered += packets as u64;
+        self.counts.no_time += packets as u64;
     }
 
     /// Writes a packet into the pools of the members that get it.
@@ -320,6 +334,7 @@ impl GroupCounts {
     pub fn add_all(&mut self, other: &Self) {
         self.offered += other.offered;
         self.again += other.again;
+        self.no_time += other.no_time;
         self.nowhere += other.nowhere;
         self.no_member += other.no_member;
         self.produced += other.produced;

@@ -3,8 +3,8 @@
 //!
 //! A [`Source`] lends the packets of one receive queue, up to [`BURST`] at a time. A [`FanOut`] has
 //! the groups of that queue: it decides which members get each packet, and copies the packet into
-//! their pools ([`fanpcap_ring::pool::LaneWriter`]). One thread runs both. Neither reads a clock:
-//! the caller passes the time.
+//! their pools ([`fanpcap_ring::pool::LaneWriter`]). One thread runs both. The caller passes the
+//! time; a [`FanOut`] itself reads only the thread's CPU time.
 //!
 //! A [`queue::Queue`] is that thread. A [`device::Device`] has the device's queues, groups and
 //! members. It changes a group by the steps of all steered groups ([`fanpcap_group::served`]): it
@@ -18,6 +18,7 @@ mod source;
 mod table;
 mod flows;
 mod group;
+mod shares;
 mod fan_out;
 mod limits;
 mod bell;

@@ -205,6 +205,10 @@ impl Source for PacketSource {
         lent.map_err(|_| SourceError::Corrupt)
     }
 
+    fn is_filling(&self) -> bool {
+        self.blocks.is_ready_ahead(self.blocks.count() * 3 / 4)
+    }
+
     fn release(&mut self) {
         if self.blocks.is_spent() {
             self.blocks.release();

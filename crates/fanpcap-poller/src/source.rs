@@ -16,6 +16,11 @@ pub trait Source {
     /// What is wrong with the memory. The burst has the packets that came before.
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError>;
 
+    /// Whether packets wait in most of the source's memory, so that it will soon drop packets.
+    fn is_filling(&self) -> bool {
+        false
+    }
+
     /// Gives the memory of the last burst's packets back to the engine.
     fn release(&mut self);
 

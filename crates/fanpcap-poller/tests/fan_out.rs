@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scene;
+#[path = "fan_out/users.rs"]
+mod users;
 
 use fanpcap_buckets::layout::{BUCKETS, EVERYBODY, LOADS, SLOTS, bucket};
 use fanpcap_poll::{PoolFile, PoolKind};
@@ -52,6 +54,7 @@ fn scene(program: &str, slots: &[u8]) -> (FanOut, Vec<Pool>) {
 
 fn is_account_even(counts: GroupCounts) -> bool {
     let ends = [
+        counts.no_time,
         counts.nowhere,
         counts.no_member,
         counts.produced,

@@ -247,6 +247,35 @@ fn a_packet_has_its_time_its_direction_and_its_tag() {
 
 #[test]
 #[ignore = "needs root: a network namespace, packet sockets"]
+fn a_source_tells_that_its_ring_fills() {
+    on_pair(|ifindex| {
+        let options = Options {
+            blocks: 4,
+            ..Options::default()
+        };
+        let mut source = PacketSource::open(ifindex, options).unwrap();
+        let sender = Injector::open("va").unwrap();
+        let frame = [7; 1400];
+        for _ in 0..2 {
+            assert!(!source.is_filling());
+            // A block that is not full is handed over after a millisecond, too.
+            await_so("packets that wait", || {
+                (0..50).for_each(|_| sender.send(&frame).unwrap());
+                source.is_filling()
+            });
+            await_so("an empty ring", || {
+                let mut burst = Burst::new();
+                source.burst(&mut burst).unwrap();
+                let is_empty = burst.packets().is_empty();
+                source.release();
+                is_empty
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root: a network namespace, packet sockets"]
 fn a_device_that_is_down_or_gone_is_told() {
     on_pair(|ifindex| {
         let mut source = PacketSource::open(ifindex, Options::default()).unwrap();

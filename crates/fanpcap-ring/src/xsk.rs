@@ -65,11 +65,7 @@ impl Chunks {
         most: usize,
         mut lend: impl FnMut(&'ring [u8]),
     ) -> Result<(), Corrupt> {
-        let produced = word(&self.received, self.received.producer).load(Ordering::Acquire);
-        let ready = produced
-            .wrapping_sub(self.consumed)
-            .min(self.received.count);
-        for _ in 0..(ready as usize).min(most) {
+        for _ in 0..(self.waiting() as usize).min(most) {
             let (at, len) = self.descriptor(self.consumed);
             self.consumed = self.consumed.wrapping_add(1);
             let end = at.checked_add(u64::from(len));
@@ -86,6 +82,13 @@ impl Chunks {
             lend(unsafe { slice::from_raw_parts(begin.as_ptr(), len as usize) });
         }
         Ok(())
+    }
+
+    /// How many packets wait in the ring.
+    pub fn waiting(&self) -> u32 {
+        let produced = word(&self.received, self.received.producer).load(Ordering::Acquire);
+        let waiting = produced.wrapping_sub(self.consumed);
+        waiting.min(self.received.count)
     }
 
     /// Gives the chunks of all lent packets back to the kernel. Returns whether the caller has to

@@ -104,6 +104,7 @@ impl Device {
             steering: Evaluator::of_group(&tree),
             table,
             options,
+            user,
         };
         if let Err(refused) = self.install(index, &group) {
             self.end(index);

@@ -27,6 +27,8 @@ pub struct Fake<'f> {
     at: usize,
     lent: usize,
     pub released: u64,
+    /// Whether the source is filling.
+    pub fills: bool,
     pub queue: u16,
 }
 
@@ -41,6 +43,7 @@ impl<'f> Fake<'f> {
             at: 0,
             lent: 0,
             released: 0,
+            fills: false,
             queue: 0,
         }
     }
@@ -55,6 +58,10 @@ impl Source for Fake<'_> {
             .take(self.lent)
             .for_each(|&it| _ = burst.push(it));
         Ok(())
+    }
+
+    fn is_filling(&self) -> bool {
+        self.fills
     }
 
     fn release(&mut self) {
@@ -117,6 +124,7 @@ pub fn group(source: &str, table: &Arc<Memory>) -> NewGroup {
         steering: Evaluator::of_group(&tree),
         table: Arc::clone(table),
         options: GroupOptions::default(),
+        user: 0,
     }
 }
 

@@ -1,0 +1,147 @@
+//! The CPU time that each user's groups take in a queue's thread. A steering program may be long,
+//! and a group may copy each packet to many members. If the thread is too slow then, the groups of
+//! users that take more time than others lose packets, and those of other users lose none.
+
+use crate::burst::BURST;
+
+/// The users that have groups in a queue, and their times.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    users: Vec<User>,
+    /// The CPU time of the slowest packet lately.
+    slowest_ns: u64,
+    halved_ns: u64,
+}
+
+#[derive(Debug)]
+struct User {
+    user: u32,
+    groups: u32,
+    /// The CPU time of the user's groups lately.
+    taken_ns: u64,
+}
+
+/// After this time, what was taken counts half.
+const HALF_LIFE_NS: u64 = 1_000_000_000;
+
+/// How long a burst should take, because the thread looks at its source between two bursts.
+const BURST_NS: u64 = 1_000_000;
+
+impl Shares {
+    /// A user has one group more.
+    pub(crate) fn begin(&mut self, user: u32) {
+        match self.users.iter_mut().find(|it| it.user == user) {
+            Some(it) => it.groups += 1,
+            None => self.users.push(User {
+                user,
+                groups: 1,
+                taken_ns: 0,
+            }),
+        }
+    }
+
+    /// A user has one group less.
+    pub(crate) fn end(&mut self, user: u32) {
+        if let Some(it) = self.users.iter_mut().find(|it| it.user == user) {
+            it.groups -= 1;
+        }
+        self.users.retain(|it| it.groups > 0);
+    }
+
+    /// Whether several users have groups.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.users.len() > 1
+    }
+
+    /// How many packets to take at once, so that the slowest take [`BURST_NS`].
+    pub(crate) fn burst(&self) -> usize {
+        let fit = BURST_NS / self.slowest_ns.max(1);
+        usize::try_from(fit).map_or(BURST, |fit| fit.clamp(1, BURST))
+    }
+
+    /// Whether a user has taken more time than the others: a quarter more than the mean.
+    pub(crate) fn is_above(&self, user: u32) -> bool {
+        let own = self.users.iter().find(|it| it.user == user);
+        let own = own.map_or(0, |it| it.taken_ns);
+        let all: u64 = self.users.iter().map(|it| it.taken_ns).sum();
+        own * 4 * self.users.len() as u64 > all * 5
+    }
+
+    /// A user's group has taken time.
+    pub(crate) fn add(&mut self, user: u32, ns: u64) {
+        if let Some(it) = self.users.iter_mut().find(|it| it.user == user) {
+            it.taken_ns += ns;
+        }
+    }
+
+    /// The groups have taken this time together for a burst of so many packets.
+    pub(crate) fn end_burst(&mut self, packets: usize, ns: u64, now_ns: u64) {
+        self.slowest_ns = self.slowest_ns.max(ns / packets.max(1) as u64);
+        if now_ns.saturating_sub(self.halved_ns) >= HALF_LIFE_NS {
+            self.halved_ns = now_ns;
+            self.slowest_ns /= 2;
+            self.users.iter_mut().for_each(|it| it.taken_ns /= 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn above(shares: &Shares) -> [bool; 3] {
+        [1, 2, 3].map(|user| shares.is_above(user))
+    }
+
+    #[test]
+    fn those_above_the_mean_are_told_and_the_past_is_forgotten() {
+        let mut shares = Shares::default();
+        for user in [1, 2, 2, 3] {
+            assert_eq!(shares.are_shared(), user == 3 || shares.users.len() > 1);
+            shares.begin(user);
+        }
+        assert_eq!(above(&shares), [false; 3], "nobody has taken any");
+        for user in [1, 2, 3] {
+            shares.add(user, 1_000_000);
+        }
+        assert_eq!(above(&shares), [false; 3], "all have taken the same");
+        shares.add(2, 800_000);
+        assert_eq!(above(&shares), [false, true, false]);
+        shares.add(3, 800_000);
+        assert_eq!(above(&shares), [false; 3], "both are below 5/4 of the mean");
+        shares.add(3, 9_000_000);
+        assert_eq!(above(&shares), [false, false, true]);
+        for now_ns in 1..=64 {
+            shares.end_burst(1, 0, now_ns * HALF_LIFE_NS);
+        }
+        shares.add(1, 10);
+        assert_eq!(above(&shares), [true, false, false]);
+    }
+
+    #[test]
+    fn a_user_is_gone_after_its_last_group() {
+        let mut shares = Shares::default();
+        [1, 2, 2].into_iter().for_each(|user| shares.begin(user));
+        shares.end(2);
+        assert!(shares.are_shared());
+        shares.end(2);
+        assert!(!shares.are_shared());
+        shares.end(1);
+        assert!(shares.users.is_empty() && !shares.are_shared());
+    }
+
+    #[test]
+    fn a_burst_is_as_long_as_its_slowest_packets_allow() {
+        let mut shares = Shares::default();
+        assert_eq!(shares.burst(), BURST);
+        shares.end_burst(64, 640_000, 0);
+        assert_eq!(shares.burst(), BURST);
+        shares.end_burst(64, 6_400_000, 0);
+        assert_eq!(shares.burst(), 10);
+        shares.end_burst(1, 2_000_000, 0);
+        assert_eq!(shares.burst(), 1);
+        shares.end_burst(64, 64, HALF_LIFE_NS);
+        shares.end_burst(64, 64, 2 * HALF_LIFE_NS);
+        assert_eq!(shares.burst(), 2);
+    }
+}
