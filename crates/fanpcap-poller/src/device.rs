@@ -9,6 +9,7 @@ mod attending;
 mod look;
 mod watching;
 
+use crate::accounts::Accounts;
 use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
@@ -45,6 +46,7 @@ pub struct Device {
     ifindex: u32,
     hardware: u16,
     policy: Policy,
+    accounts: Accounts,
     /// The groups, by their numbers in the queues.
     groups: Vec<Option<Group>>,
     members: BTreeMap<u64, Member>,
@@ -124,6 +126,7 @@ impl Device {
             ifindex,
             hardware,
             policy,
+            accounts: Accounts::default(),
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             members: BTreeMap::new(),
             ringers: BTreeMap::new(),
@@ -132,6 +135,17 @@ impl Device {
             ended: GroupCounts::default(),
             watches: BTreeMap::new(),
         })
+    }
+
+    /// Lets users count for others in the limits.
+    pub fn with_accounts(mut self, accounts: Accounts) -> Self {
+        self.accounts = accounts;
+        self
+    }
+
+    /// The user for whom a user counts.
+    pub(crate) fn account(&mut self, user: u32) -> u32 {
+        self.accounts.account(user)
     }
 
     /// Makes a newcomer a member of its group. `peer` is its process. The first member begins the
@@ -162,17 +176,16 @@ impl Device {
         now_ns: u64,
     ) -> Result<Entered, Refused> {
         let size = self.size(hello.memory);
-        self.check_bytes(peer.user, size.file_len().unwrap_or(u32::MAX).into())?;
+        let account = self.account(peer.user);
+        self.check_bytes(account, size.file_len().unwrap_or(u32::MAX).into())?;
         let kind = (self.policy.pools, size);
-        let ringer = match self.ringers.entry(peer.user) {
+        let ringer = match self.ringers.entry(account) {
             Entry::Occupied(it) => it.into_mut(),
-            Entry::Vacant(it) => {
-                it.insert(Ringer::start(peer.user).map_err(|error| failed(&error))?)
-            }
+            Entry::Vacant(it) => it.insert(Ringer::start(account).map_err(|error| failed(&error))?),
         };
-        let newcomer = Newcomer::new(kind, (index, peer.user), hello, ringer, now_ns);
+        let newcomer = Newcomer::new(kind, (index, account), hello, ringer, now_ns);
         let mut newcomer = newcomer.map_err(|error| {
-            self.end_ringer(peer.user);
+            self.end_ringer(account);
             failed(&error)
         })?;
         self.last += 1;
@@ -214,7 +227,8 @@ impl Device {
         self.left.retain(|it| it.holders.exist());
         let pools = self.members.values().map(|it| (it.user, it.len()));
         let left = self.left.iter().map(|it| (it.user, it.bytes));
-        let groups = self.groups.iter().flatten().map(|it| (it.user, it.bytes));
+        let groups = self.groups.iter().flatten();
+        let groups = groups.map(|it| (it.account, it.bytes));
         let taken: Taken = pools.chain(left).chain(groups).collect();
         let checked = self.policy.limits.bytes.check(&taken, user, bytes);
         checked.map_err(|reached| refused("poller-memory", NO_MEMORY.of(reached)))

@@ -23,7 +23,7 @@ pub struct NewGroup {
     /// How many flows each queue's thread remembers (`+sticky`), and whether the table counts the
     /// packets of each bucket (`+balance`).
     pub options: GroupOptions,
-    /// The user of the group's members.
+    /// The user for whom the group counts.
     pub user: u32,
 }
 

@@ -21,6 +21,7 @@ mod group;
 mod shares;
 mod fan_out;
 mod limits;
+mod accounts;
 mod bell;
 pub mod packet;
 pub mod afxdp;
@@ -29,6 +30,7 @@ pub mod queue;
 pub mod device;
 pub mod server;
 
+pub use accounts::Accounts;
 pub use bell::Bell;
 pub use burst::{BURST, Burst, Packet};
 pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};

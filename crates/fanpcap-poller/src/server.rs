@@ -57,6 +57,8 @@ pub struct Server {
 struct Connection {
     socket: PlainConnection,
     peer: Peer,
+    /// The user for whom it counts.
+    account: u32,
     since_ns: u64,
     member: Option<u64>,
     /// Whether the process watches a group.
@@ -134,7 +136,7 @@ impl Server {
 
     /// The connections of each user, those included that are not closed yet.
     fn taken(&mut self) -> Taken {
-        let open = self.connections.values().map(|it| (it.peer.user, 1));
+        let open = self.connections.values().map(|it| (it.account, 1));
         self.closer.open().chain(open).collect()
     }
 
@@ -154,16 +156,18 @@ impl Server {
             };
             let peer = unix::peer(socket.as_fd())?;
             let socket = PlainConnection::new(socket)?;
+            let account = self.device.account(peer.user);
             let limit = self.device.limits().connections;
-            if limit.check(&self.taken(), peer.user, 1).is_err() {
+            if limit.check(&self.taken(), account, 1).is_err() {
                 let refused = refused("poller-connections", MANY_CONNECTIONS);
                 refuse(socket.as_fd(), refused);
-                self.closer.close(peer.user, socket);
+                self.closer.close(account, socket);
                 continue;
             }
             self.last += 1;
             let connection = Connection {
                 peer,
+                account,
                 socket,
                 since_ns: clock::monotonic_ns(),
                 member: None,
@@ -189,7 +193,7 @@ impl Server {
     fn take_messages(&mut self, number: u64) -> Option<()> {
         for _ in 0..MESSAGES_MAX {
             let connection = self.connections.get(&number)?;
-            if connection.member.is_none() && self.greeted.contains(&connection.peer.user) {
+            if connection.member.is_none() && self.greeted.contains(&connection.account) {
                 return Some(());
             }
             let len = match connection.socket.receive(&mut self.buffer) {
@@ -235,7 +239,7 @@ impl Server {
     /// Makes a newcomer a member, or refuses it. `None` if the connection is to be closed.
     fn greet(&mut self, number: u64, hello: &Hello) -> Option<()> {
         let connection = self.connections.get_mut(&number)?;
-        self.greeted.insert(connection.peer.user);
+        self.greeted.insert(connection.account);
         let socket = connection.socket.as_fd();
         match self
             .device
@@ -299,7 +303,7 @@ impl Server {
             return Vec::new();
         };
         self.device.unwatch(number);
-        self.closer.close(connection.peer.user, connection.socket);
+        self.closer.close(connection.account, connection.socket);
         connection.member.map_or_else(Vec::new, |member| {
             self.device.hang_up(member, clock::monotonic_ns())
         })
@@ -311,7 +315,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for connection in std::mem::take(&mut self.connections).into_values() {
-            self.closer.close(connection.peer.user, connection.socket);
+            self.closer.close(connection.account, connection.socket);
         }
         // From now on nobody can connect.
         let _ = unix::receive_nothing(self.listener.as_fd());

@@ -11,8 +11,9 @@ use clients::{Wire, hello};
 use device::Scene;
 use fanpcap_poll::PoolKind;
 use fanpcap_poll::message::Hello;
-use fanpcap_poller::Limit;
 use fanpcap_poller::device::{Device, Entered};
+use fanpcap_poller::{Accounts, Limit};
+use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::await_so;
 use scene::{drain, policy, reader};
 use std::collections::BTreeMap;
@@ -66,6 +67,30 @@ fn a_users_groups_and_memory_are_limited_and_other_users_enter() {
     assert_eq!(scene.device.sizes(), sizes, "nothing is left of it");
     assert!(scene.enter(&own, 0).is_ok());
     assert_eq!(scene.refusal(&own, 0), "poller-memory", "root is a user");
+}
+
+#[test]
+fn subordinate_users_count_for_their_owner_and_have_groups_of_their_own() {
+    let scratch = Scratch::new().unwrap();
+    let path = scratch.file("subuid");
+    fs::write(&path, "alice:100000:65536\n").unwrap();
+    let mut policy = policy();
+    policy.limits.groups = Limit { all: 64, each: 2 };
+    let mut scene = Scene::with(policy);
+    scene.device = scene.device.with_accounts(Accounts::of_file(path));
+    assert!(scene.enter(&hello(), 100_000).is_ok());
+    assert!(scene.enter(&hello(), 100_001).is_ok());
+    assert_eq!(scene.device.sizes(), [2, 2]);
+    assert_eq!(scene.refusal(&hello(), 100_002), "poller-groups");
+    assert!(scene.enter(&hello(), 1000).is_ok());
+    policy.limits.groups.each = 64;
+    // The group takes some memory besides the pool.
+    policy.limits.bytes.all = 12 << 20;
+    let path = scratch.file("subuid");
+    let mut scene = Scene::with(policy);
+    scene.device = scene.device.with_accounts(Accounts::of_file(path));
+    assert!(scene.enter(&hello(), 100_000).is_ok());
+    assert_eq!(scene.refusal(&hello(), 100_001), "poller-memory");
 }
 
 /// A user can make its bells expensive to ring, so another thread rings those of other users.

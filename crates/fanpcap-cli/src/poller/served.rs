@@ -7,11 +7,11 @@ use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{self, Wake, clock, stop};
 use fanpcap_nic::cpus::Choice;
-use fanpcap_poller::SourceError;
 use fanpcap_poller::device::Device;
 use fanpcap_poller::kind::Opened;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
+use fanpcap_poller::{Accounts, SourceError};
 use fanpcap_snapshot::HostUse;
 use fanpcap_terminal::streams;
 use std::collections::BTreeSet;
@@ -209,7 +209,8 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
         streams::note(&ready(place, queues.len(), way, &cpus, options, &name));
     }
     let device = Device::new(queues, ifindex, link.hardware, options.policy);
-    let server = Server::new(listener, device.with_context(|| place.to_string())?);
+    let device = device.with_context(|| place.to_string())?;
+    let server = Server::new(listener, device.with_accounts(Accounts::of_machine()));
     Ok(Open {
         _name: name,
         server,

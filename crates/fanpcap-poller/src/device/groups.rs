@@ -31,6 +31,8 @@ pub(super) struct Group {
     /// The user of the group's members. Members of another user could take packets from them, so
     /// each user has numbers of its own.
     pub(super) user: u32,
+    /// The user for whom the group counts.
+    pub(super) account: u32,
     digest: u64,
     /// The mode or the steering program, for watchers.
     pub(super) title: String,
@@ -66,9 +68,10 @@ impl Device {
 
     /// Begins a group in all queues.
     pub(super) fn begin(&mut self, hello: &Hello, user: u32, now_ns: u64) -> Result<u8, Refused> {
+        let account = self.account(user);
         let groups = self.groups.iter().flatten();
-        let groups: Taken = groups.map(|it| (it.user, 1)).collect();
-        let checked = self.policy.limits.groups.check(&groups, user, 1);
+        let groups: Taken = groups.map(|it| (it.account, 1)).collect();
+        let checked = self.policy.limits.groups.check(&groups, account, 1);
         let many = |reached| refused("poller-groups", MANY_GROUPS.of(reached));
         checked.map_err(many)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
@@ -82,7 +85,7 @@ impl Device {
         } = compiled.map_or_else(steering::default, Ok)?;
         let flows = options.flows.map_or(0, flows::len) * self.queues.len() as u64;
         let bytes = SIZE_WITH_CLASSES as u64 + flows;
-        self.check_bytes(user, bytes)?;
+        self.check_bytes(account, bytes)?;
         let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
         let table = sealed::create_memory(c"fanpcap_table", len);
         let table = Arc::new(table.map_err(|error| failed(&error))?);
@@ -93,6 +96,7 @@ impl Device {
         self.groups[usize::from(index)] = Some(Group {
             number: hello.group,
             user,
+            account,
             digest,
             title,
             seen: None,
@@ -104,7 +108,7 @@ impl Device {
             steering: Evaluator::of_group(&tree),
             table,
             options,
-            user,
+            user: account,
         };
         if let Err(refused) = self.install(index, &group) {
             self.end(index);

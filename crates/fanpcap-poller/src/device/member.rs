@@ -20,6 +20,7 @@ use std::sync::Arc;
 pub(super) struct Member {
     /// The group's number in the queues.
     pub(super) group: u8,
+    /// The user for whom the member counts.
     pub(super) user: u32,
     /// The slot whose packets come into the pool.
     pub(super) slot: Option<u8>,
