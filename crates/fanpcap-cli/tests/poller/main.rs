@@ -8,6 +8,7 @@ mod refused;
 mod running;
 mod stolen;
 mod tcpdump;
+mod watched;
 
 /// The devices: frames that are sent on the first one arrive at the second one.
 const NEAR: &str = "fppnear";
