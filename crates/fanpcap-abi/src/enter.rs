@@ -7,7 +7,7 @@ use fanpcap::handle::{Joined, Notes, Return};
 use fanpcap::request::Request;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::settings::{Group, GroupChoice, Polled as Asked};
-use fanpcap_engine::{Ask, EnterRequest};
+use fanpcap_engine::{Ask, EnterGroup, EnterRequest};
 use fanpcap_group::join::{EngineError, JoinError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub(crate) fn enter(
         return Ok(());
     }
     let engine = fanpcap_engines::polled(asked.engine.name()).ok_or(JoinError::NotPacket)?;
-    let group = choice.and_then(|choice| match choice.group {
-        Group::Number(number) => Some(number),
-        Group::New => None,
+    let group = choice.map_or(EnterGroup::Own, |choice| match choice.group {
+        Group::Number(number) => EnterGroup::Number(number),
+        Group::New => EnterGroup::New,
     });
     let steering = choice.filter(|choice| !choice.is_default);
     let steering = steering.and_then(|choice| choice.steering.as_ref());
@@ -53,13 +53,14 @@ pub(crate) fn enter(
             false => ANSWERS_WITHIN,
         },
     });
+    let io = io.map_err(EngineError::from)?;
     let joined = Joined {
-        group: group.unwrap_or_default(),
+        group: io.group().unwrap_or_default(),
         mode: choice.map_or(ModeKind::Program.into(), |choice| choice.mode),
         weight: Some(weight),
         class,
     };
-    let polled = Arc::new(Polled::new(io.map_err(EngineError::from)?, joined));
+    let polled = Arc::new(Polled::new(io, joined));
     drop(handles::with_new(p, |entry| entry.polled.replace(polled)));
     Ok(())
 }

@@ -39,13 +39,24 @@ pub const NO_POLLER: &str = "poller-absent";
 /// The [`Refusal::slug`] if the poller has not answered in time. A later attempt may get an answer.
 pub const SILENT_POLLER: &str = "poller-silent";
 
+/// The group that a handle enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnterGroup {
+    /// A group of the handle's own, without a number.
+    Own,
+    /// A new group, for which the poller chooses a number that no group of the user has.
+    New,
+    /// The group with this number.
+    Number(u16),
+}
+
 /// A handle's request to a poller.
 #[derive(Debug)]
 pub struct EnterRequest<'a> {
     /// The device's name.
     pub device: &'a str,
-    /// The group's number; `None` for a group of the handle's own.
-    pub group: Option<u16>,
+    /// The handle's group.
+    pub group: EnterGroup,
     /// The steering program's text and the group's options; `None` for those that the group has.
     pub steering: Option<(&'a str, GroupOptions)>,
     /// The member's name, if it has one.
@@ -76,6 +87,9 @@ pub trait PolledIo: Send + Sync {
     /// Gives the member its share of the group's packets, as the application is about to wait for
     /// packets. Does nothing if the member has its share.
     fn note_asked(&self);
+
+    /// The number of the member's group, if it has one.
+    fn group(&self) -> Option<u16>;
 
     /// Bytes of the pool.
     fn bytes(&self) -> u64;

@@ -3,7 +3,9 @@
 
 use crate::enter::{EnterError, PolledMember, enter};
 use crate::tasks::Tasks;
-use fanpcap_engine::{EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER};
+use fanpcap_engine::{
+    EnterGroup, EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER,
+};
 use fanpcap_linux::file::shared::Word;
 use fanpcap_poll::message::{self, Hello, Program, Steering};
 use fanpcap_poll::place;
@@ -112,7 +114,10 @@ fn hello(request: &EnterRequest<'_>) -> Hello {
     let memory = request.ask.bytes;
     let memory = memory.map(|bytes| bytes.checked_next_multiple_of(BLOCK_LEN).unwrap_or(bytes));
     Hello {
-        group: request.group,
+        group: match request.group {
+            EnterGroup::Number(number) => Some(number),
+            EnterGroup::Own | EnterGroup::New => None,
+        },
         steering,
         name: request.name.map(str::to_owned),
         weight: request.weight,
@@ -120,6 +125,7 @@ fn hello(request: &EnterRequest<'_>) -> Hello {
         snaplen: request.ask.snaplen,
         memory,
         wants_sent: request.ask.outgoing,
+        wants_number: request.group == EnterGroup::New,
     }
 }
 
@@ -151,6 +157,10 @@ impl PolledIo for Io {
 
     fn note_asked(&self) {
         self.tasks.tell();
+    }
+
+    fn group(&self) -> Option<u16> {
+        self.member.group()
     }
 
     fn bytes(&self) -> u64 {

@@ -130,6 +130,11 @@ impl PolledMember {
         self.welcome.slot
     }
 
+    /// The number of the member's group, if it has one.
+    pub fn group(&self) -> Option<u16> {
+        self.welcome.group
+    }
+
     /// Bytes of the pool.
     pub fn bytes(&self) -> u64 {
         self.welcome.pool.file_len().unwrap_or_default().into()

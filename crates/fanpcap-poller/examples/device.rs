@@ -56,6 +56,7 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
         snaplen: 262_144,
         memory: None,
         wants_sent: false,
+        wants_number: false,
     };
     let peer = Peer {
         pid: 0,

@@ -154,12 +154,16 @@ impl Device {
     /// # Errors
     /// The answer to the newcomer.
     pub fn enter(&mut self, hello: &Hello, peer: Peer, now_ns: u64) -> Result<Entered, Refused> {
-        let (index, is_new) = match self.find(hello.group, peer.user) {
+        let number = match hello.wants_number {
+            true => self.unused_number(peer.user),
+            false => hello.group,
+        };
+        let (index, is_new) = match self.find(number, peer.user) {
             Some(index) => {
                 self.check(index, hello)?;
                 (index, false)
             }
-            None => (self.begin(hello, peer.user, now_ns)?, true),
+            None => (self.begin(hello, number, peer.user, now_ns)?, true),
         };
         let entered = self.join(index, hello, peer, now_ns);
         if is_new && entered.is_err() {
@@ -213,6 +217,7 @@ impl Device {
             slot,
             ifindex: self.ifindex,
             hardware: self.hardware,
+            group: self.number(index),
         };
         Ok(Entered {
             member,

@@ -269,3 +269,37 @@ fn all_pools_together_have_a_limit() {
     drop(members);
     await_so("room", || poller.newcomer(&large).is_ok());
 }
+
+#[test]
+fn the_poller_chooses_a_number_that_no_group_of_the_user_has() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let new = Hello {
+        group: None,
+        wants_number: true,
+        ..hello()
+    };
+    let greatest = Hello {
+        group: Some(u16::MAX - 1),
+        ..hello()
+    };
+    let _taken = poller.member(&greatest);
+    let first = poller.member(&new);
+    let second = poller.member(&new);
+    let numbers = [&first, &second].map(|it| it.group);
+    assert_eq!(numbers, [Some(u16::MAX), Some(u16::MAX - 2)]);
+    let joined = poller.member(&Hello {
+        group: first.group,
+        ..hello()
+    });
+    assert_eq!((joined.group, joined.slot), (first.group, 1));
+    assert_eq!(poller.sizes(), [3, 4]);
+    drop((first, joined));
+    await_so("the group's end", || poller.sizes() == [2, 2]);
+    assert_eq!(poller.member(&new).group, Some(u16::MAX), "unused again");
+    let own = poller.member(&Hello {
+        group: None,
+        ..hello()
+    });
+    assert_eq!(own.group, None);
+}

@@ -137,7 +137,7 @@ fn has_group<H: Handle>(p: H, has: &Request, wanted: &Request) -> bool {
     let is_program = wanted.is_default
         || !has.is_default && has.mode == wanted.mode && digest(&has) == digest(&wanted);
     wanted.group == Group::Number(joined.group)
-        && has.group == wanted.group
+        && (has.group == wanted.group || has.group == Group::New)
         && is_member
         && is_program
 }

@@ -48,9 +48,6 @@ pub fn not_permitted(reason: &str) -> String {
 pub const NOT_SENT: &str = "send: the handle has no socket on the device: this needs CAP_NET_RAW, \
                             and the device in this network namespace";
 
-/// The error of pcap_fanout(3PCAP) with `PCAP_FANOUT_NEW`.
-pub const NO_NEW: &str = "a poller has no new groups: pass the number of a group";
-
 /// The plan of a handle whose device no poller can serve, because the device is no network
 /// interface, or all of them; `None` for other handles. libpcap reads such a device.
 ///
@@ -98,13 +95,12 @@ pub(crate) fn settle<H: Handle>(all: &[H], plans: &mut Plans<H>) -> Result<bool,
     }
     for (at, group) in groups.iter().enumerate() {
         match group {
-            Some(Group::New) => return failed(NO_NEW),
             Some(Group::Number(number)) if groups[..at].contains(group) => {
                 let request = all[at].request();
                 let second = request.as_ref().map_or("DEVICE", |it| it.system_name());
                 return failed(&on_one_device(*number, second));
             }
-            Some(Group::Number(_)) | None => {}
+            Some(Group::Number(_) | Group::New) | None => {}
         }
     }
     Ok(true)

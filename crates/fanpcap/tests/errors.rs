@@ -281,7 +281,6 @@ fn of_pollers() -> BTreeMap<String, String> {
             fanpcap::polled::not_permitted("socket: Operation not permitted"),
         ),
         ("poller-sends-nothing", fanpcap::polled::NOT_SENT.to_owned()),
-        ("poller-no-new-group", fanpcap::polled::NO_NEW.to_owned()),
         (
             "poller-one-protocol",
             fanpcap::polled::one_protocol("packet"),

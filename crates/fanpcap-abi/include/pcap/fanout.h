@@ -14,7 +14,8 @@ extern "C" {
 /* Defined in every release of the extension, so that applications can test for it by #ifdef. */
 #define PCAP_VERSION_FANOUT 1
 
-/* A value for `group`: the kernel picks an unused number, which pcap_fanout_group() returns. */
+/* A value for `group`: the kernel or the poller picks an unused number, which
+   pcap_fanout_group() returns. */
 #define PCAP_FANOUT_NEW (-1)
 
 /* Bits of the member `valid`: the fields of struct pcap_fanout_stat that hold a number. */

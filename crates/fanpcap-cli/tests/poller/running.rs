@@ -179,6 +179,7 @@ impl Member {
             snaplen: 262_144,
             memory: Some(8 << 20),
             wants_sent: true,
+            wants_number: false,
         };
         let place::Found {
             directory, name, ..

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum Group {
     /// The group with this number.
     Number(u16),
-    /// An unused group that the kernel picks (PCAP_FANOUT_NEW).
+    /// An unused group that the kernel or the poller picks (PCAP_FANOUT_NEW).
     New,
 }
 

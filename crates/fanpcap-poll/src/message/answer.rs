@@ -32,6 +32,8 @@ pub struct Welcome {
     pub ifindex: u32,
     /// The device's hardware type (`ARPHRD_*`, linux/if_arp.h).
     pub hardware: u16,
+    /// The group's number, if it has one.
+    pub group: Option<u16>,
 }
 
 /// Why a newcomer is no member.
@@ -102,6 +104,7 @@ impl Answer {
                 out.u8(welcome.slot);
                 out.u32(welcome.ifindex);
                 out.u16(welcome.hardware);
+                out.option(welcome.group.map(u32::from));
                 Ok(out.done())
             }
             Self::Refused(refused) => {
@@ -136,6 +139,7 @@ impl Answer {
                 slot: from.u8("slot")?,
                 ifindex: from.u32("device")?,
                 hardware: from.u16("device")?,
+                group: from.group()?,
             }),
             TAKEOVER => Self::Takeover(Takeover {
                 pool: read_size(&mut from)?,

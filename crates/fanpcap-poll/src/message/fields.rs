@@ -118,6 +118,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The number of a group.
+    pub(super) fn group(&mut self) -> Result<Option<u16>, Malformed> {
+        let number = self.option("group")?.map(u16::try_from);
+        number.transpose().map_err(|_| Malformed::Field("group"))
+    }
+
     pub(super) fn text(&mut self, field: &'static str, most: usize) -> Result<String, Malformed> {
         let len = usize::from(self.u16(field)?);
         let wrong = Malformed::Field(field);

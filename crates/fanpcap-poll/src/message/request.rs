@@ -51,6 +51,8 @@ pub struct Hello {
     pub memory: Option<u32>,
     /// Whether the member wants packets that the host sends.
     pub wants_sent: bool,
+    /// Whether the poller begins a new group and chooses its number. `group` is `None` then.
+    pub wants_number: bool,
 }
 
 /// The most classes of a group's members.
@@ -135,15 +137,16 @@ impl Hello {
         out.u32(self.snaplen);
         out.option(self.memory);
         out.u8(self.wants_sent.into());
+        if self.wants_number && self.group.is_some() {
+            return Err(Malformed::Field("group"));
+        }
+        out.u8(self.wants_number.into());
         Ok(out.done())
     }
 
     fn read(mut from: Reader<'_>) -> Result<Self, Malformed> {
         let hello = Self {
-            group: match from.option("group")? {
-                Some(group) => Some(u16::try_from(group).map_err(|_| Malformed::Field("group"))?),
-                None => None,
-            },
+            group: from.group()?,
             steering: match from.u8("steering")? {
                 0 => Steering::Any,
                 1 => Steering::Program(program(&mut from)?),
@@ -155,11 +158,13 @@ impl Hello {
             snaplen: from.u32("snapshot length")?,
             memory: from.option("memory")?,
             wants_sent: from.flag("direction")?,
+            wants_number: from.flag("new group")?,
         };
         from.end()?;
-        match hello.class < CLASSES {
-            true => Ok(hello),
-            false => Err(Malformed::Field("class")),
+        match hello {
+            _ if hello.class >= CLASSES => Err(Malformed::Field("class")),
+            _ if hello.wants_number && hello.group.is_some() => Err(Malformed::Field("group")),
+            _ => Ok(hello),
         }
     }
 }

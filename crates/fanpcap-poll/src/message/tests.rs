@@ -39,16 +39,22 @@ fn text(text: String) -> Steering {
     })
 }
 
+/// A group's number, and whether the poller chooses it.
+fn group() -> impl Strategy<Value = (Option<u16>, bool)> {
+    let number = any::<Option<u16>>().prop_map(|group| (group, false));
+    prop_oneof![number, Just((None, true))]
+}
+
 prop_compose! {
     fn hello()(
-        group in any::<Option<u16>>(),
+        (group, wants_number) in group(),
         steering in steering(),
         name in proptest::option::of(name()),
         (weight, class, snaplen) in (any::<u16>(), 0..64_u8, any::<u32>()),
         memory in any::<Option<u32>>(),
         wants_sent in any::<bool>(),
     ) -> Hello {
-        Hello { group, steering, name, weight, class, snaplen, memory, wants_sent }
+        Hello { group, steering, name, weight, class, snaplen, memory, wants_sent, wants_number }
     }
 }
 
@@ -69,14 +75,20 @@ fn size() -> impl Strategy<Value = PoolSize> {
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    let numbers = (any::<u8>(), any::<u32>(), any::<u16>());
+    let numbers = (
+        any::<u8>(),
+        any::<u32>(),
+        any::<u16>(),
+        any::<Option<u16>>(),
+    );
     prop_oneof![
-        (size(), numbers).prop_map(|(pool, (slot, ifindex, hardware))| {
+        (size(), numbers).prop_map(|(pool, (slot, ifindex, hardware, group))| {
             Answer::Welcome(Welcome {
                 pool,
                 slot,
                 ifindex,
                 hardware,
+                group,
             })
         }),
         (size(), any::<u64>(), any::<bool>()).prop_map(|(pool, member, with_copies)| {
@@ -141,6 +153,7 @@ fn short() -> Hello {
         snaplen: 96,
         memory: None,
         wants_sent: true,
+        wants_number: false,
     }
 }
 
@@ -148,7 +161,7 @@ fn short() -> Hello {
 #[test]
 fn the_bytes_of_a_hello_are_those_of_this_version() {
     let expected = b"fanp\x01\0\x01\0\x01\x05\0\0\0\x01\0\0\x0a\0main = udp\0\0\x01\0\0\
-                     \x60\0\0\0\0\x01";
+                     \x60\0\0\0\0\x01\0";
     assert_eq!(short().encode().unwrap(), expected);
 }
 
@@ -179,6 +192,7 @@ fn what_no_poller_accepts_is_not_sent() {
         assert_eq!(wrong(&|it| it.name = Some(name.clone())), field("name"));
     }
     assert_eq!(wrong(&|it| it.class = 64), field("class"));
+    assert_eq!(wrong(&|it| it.wants_number = true), field("group"));
     let long = |len| text("x".repeat(len));
     assert_eq!(
         wrong(&|it| it.steering = long(TEXT_MAX + 1)),
@@ -220,6 +234,7 @@ fn a_member_opens_what_the_poller_has_sent_and_nothing_else() {
         slot: 3,
         ifindex: 1,
         hardware: 1,
+        group: None,
     };
     let [poller, member] = unix::pair().unwrap();
     let (file, _lanes) = PoolFile::create(PoolKind::File, size).unwrap();

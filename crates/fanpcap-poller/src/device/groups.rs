@@ -56,6 +56,18 @@ impl Device {
         })
     }
 
+    /// The greatest number that none of this user's groups has. Users choose small numbers
+    /// themselves.
+    pub(super) fn unused_number(&self, user: u32) -> Option<u16> {
+        let is_unused = |number: &u16| self.find(Some(*number), user).is_none();
+        (0..=u16::MAX).rev().find(is_unused)
+    }
+
+    /// The number of the group at an index.
+    pub(super) fn number(&self, index: u8) -> Option<u16> {
+        self.groups[usize::from(index)].as_ref()?.number
+    }
+
     /// Checks that a newcomer's steering program is the group's.
     pub(super) fn check(&self, index: u8, hello: &Hello) -> Result<(), Refused> {
         let group = self.groups[usize::from(index)].as_ref();
@@ -66,8 +78,14 @@ impl Device {
         }
     }
 
-    /// Begins a group in all queues.
-    pub(super) fn begin(&mut self, hello: &Hello, user: u32, now_ns: u64) -> Result<u8, Refused> {
+    /// Begins a group in all queues. `number` is `None` for the group of one handle.
+    pub(super) fn begin(
+        &mut self,
+        hello: &Hello,
+        number: Option<u16>,
+        user: u32,
+        now_ns: u64,
+    ) -> Result<u8, Refused> {
         let account = self.account(user);
         let groups = self.groups.iter().flatten();
         let groups: Taken = groups.map(|it| (it.account, 1)).collect();
@@ -89,12 +107,12 @@ impl Device {
         let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
         let table = sealed::create_memory(c"fanpcap_table", len);
         let table = Arc::new(table.map_err(|error| failed(&error))?);
-        let number = hello.group.unwrap_or_default();
         let memory = Arc::clone(&table);
-        let served = ServedGroup::begin(memory, self.ifindex, number, options.balance, now_ns);
+        let shown = number.unwrap_or_default();
+        let served = ServedGroup::begin(memory, self.ifindex, shown, options.balance, now_ns);
         let served = served.ok_or_else(|| refused("poller-failed", NO_TABLE))?;
         self.groups[usize::from(index)] = Some(Group {
-            number: hello.group,
+            number,
             user,
             account,
             digest,

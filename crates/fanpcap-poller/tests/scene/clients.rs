@@ -189,6 +189,7 @@ impl Poller {
                     pool: reader(&opened.pool),
                     bell: opened.bell,
                     slot: welcome.slot,
+                    group: welcome.group,
                     socket,
                     got: Vec::new(),
                     inherited: Vec::new(),
@@ -236,6 +237,7 @@ pub fn hello() -> Hello {
         snaplen: 262_144,
         memory: Some(4 << 20),
         wants_sent: true,
+        wants_number: false,
     }
 }
 
@@ -245,6 +247,7 @@ pub struct Client {
     pub pool: Pool,
     pub bell: OwnedFd,
     pub slot: u8,
+    pub group: Option<u16>,
     pub got: Vec<Vec<u8>>,
     inherited: Vec<(u64, Remains)>,
     reads: bool,

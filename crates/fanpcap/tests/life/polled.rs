@@ -142,9 +142,6 @@ fn what_a_poller_can_not_do_is_an_error() {
     assert_eq!(activate(p), ERROR);
     assert!(p.error().contains("only one protocol"), "{}", p.error());
     p.note(|notes| notes.protocol = Some(ETH_P_ALL));
-    fanout(p, -1, None).unwrap();
-    assert_eq!(activate(p), ERROR);
-    assert!(p.error().contains("no new groups"), "{}", p.error());
     fanout(p, 7, Some("flow+sticky".to_owned())).unwrap();
     assert_eq!(activate(p), 0);
     let joined = p.change(|state| state.joined_as.clone());
@@ -165,12 +162,33 @@ fn a_call_after_a_failed_activation_holds_for_the_next_one() {
     p.change(|state| state.refused_by_poller = Some(full));
     assert_eq!(activate(p), ERROR);
     p.change(|state| state.refused_by_poller = None);
-    fanout(p, -1, None).unwrap();
-    assert_eq!(activate(p), ERROR);
-    assert!(p.error().contains("no new groups"), "{}", p.error());
     fanout(p, 9, Some("main = steer_rrobin".to_owned())).unwrap();
     assert_eq!(activate(p), 0, "{}", p.error());
     assert_eq!(p.group().unwrap().group, 9);
+}
+
+#[test]
+fn the_poller_chooses_the_number_of_a_new_group() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some("group = 7\n"));
+    fanout(p, -1, Some("flow".to_owned())).unwrap();
+    assert_eq!(activate(p), 0, "{}", p.error());
+    let group = p.group().unwrap().group;
+    assert_eq!((group, p.notes().is_alone), (u16::MAX, false));
+    fanout(p, group.into(), None).unwrap();
+    for other in [7, -1] {
+        assert!(fanout(p, other, None).is_err(), "{other}");
+    }
+}
+
+#[test]
+fn each_device_of_a_handle_gets_a_new_group() {
+    let world = World::default();
+    let p = world.open_several("packet:fx0^fx1", "");
+    fanout(p, -1, Some("flow".to_owned())).unwrap();
+    assert_eq!(activate(p), 0, "{}", p.error());
+    let entered = world.calls().into_iter();
+    assert_eq!(entered.filter(|it| it.contains(" enter ")).count(), 2);
 }
 
 #[test]

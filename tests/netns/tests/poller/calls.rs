@@ -65,3 +65,19 @@ fn a_daemon_reads_on_when_its_parent_has_ended() -> Result<()> {
 fn a_child_that_closes_its_copy_does_not_end_its_parents_membership() -> Result<()> {
     ensure_said(&[("childs_close", "40 packets, then 5000")])
 }
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_new_group_has_a_number_of_its_own_which_others_join() -> Result<()> {
+    on_wire(1, |wire| {
+        let _poller = Poller::start("packet")?;
+        let program = Program::new(wire.compile("new_groups")?, "")?;
+        let ended = program.arg("packet:vb").run(&wire.scratch)?;
+        let said = ended.said.trim_end();
+        ensure!(
+            said == "a number, another, joined, in the statistics",
+            "{said}"
+        );
+        Ok(())
+    })
+}
