@@ -38,8 +38,8 @@ thread_local! {
     static IS_APART: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `activate`. If the process may open no packet socket, the system's library gets sockets
-/// that are apart from all networks.
+/// Runs `activate`. If the process may open no packet socket, or if its loopback device is down, as
+/// in a new network namespace, the system's library gets sockets that are apart from all networks.
 pub(crate) fn activate(activate: impl FnOnce() -> c_int) -> c_int {
     static REDIRECTED: Once = Once::new();
     REDIRECTED.call_once(|| system().redirect_socket(socket));
@@ -51,7 +51,7 @@ pub(crate) fn activate(activate: impl FnOnce() -> c_int) -> c_int {
 
 /// socket(2) for the system's library.
 extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    if domain != libc::AF_PACKET || !IS_APART.get() || apart::may_open() {
+    if domain != libc::AF_PACKET || !IS_APART.get() || apart::may_use_loopback() {
         // SAFETY: takes plain numbers.
         return unsafe { libc::socket(domain, kind, protocol) };
     }

@@ -44,7 +44,12 @@ impl Polled for OfPoller {
     }
 
     fn is_elsewhere(&self, device: &str) -> bool {
-        place::open(self.name, device).is_ok_and(|found| found.is_mounted)
+        match place::open(self.name, device) {
+            Ok(found) => found.is_mounted,
+            // [`Polled::enter`] reports other errors. Otherwise the system's library would say that
+            // there is no such device.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal> {

@@ -2,19 +2,33 @@
 //! namespace of its own, whose only device is a loopback device.
 
 use crate::errno::{check, owned};
+use crate::interface;
 use crate::process::signal::Blocked;
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::null_mut;
 
 /// Whether this process may open packet sockets in its own network namespace.
 pub fn may_open() -> bool {
+    !in_own_namespace().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// Whether this process may open packet sockets in its own network namespace, and the loopback
+/// device there is up. The system's libpcap refuses a device that is down.
+pub fn may_use_loopback() -> bool {
+    let is_up = |socket: &OwnedFd| {
+        let index = interface::index("lo");
+        index.is_some_and(|index| interface::is_up(socket.as_fd(), index).unwrap_or(false))
+    };
+    in_own_namespace().is_ok_and(|socket| is_up(&socket))
+}
+
+fn in_own_namespace() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes plain numbers.
-    let opened = owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) });
-    !opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })
 }
 
 /// Opens a packet socket of this `kind` (`SOCK_*`) in a new network namespace, whose loopback
@@ -90,8 +104,7 @@ fn raise_loopback(socket: &OwnedFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::packet::{self, Address, ETH_P_ALL};
-    use crate::{interface, process};
-    use std::os::fd::AsFd;
+    use crate::process;
 
     #[test]
     fn a_socket_of_an_empty_namespace_has_a_loopback_device_that_is_up() {

@@ -120,6 +120,46 @@ fn a_member_in_another_namespace_captures_on_a_device_that_is_not_there() -> Res
     captures_from_elsewhere("far", |_, _| Ok(()))
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_captures_where_the_loopback_device_is_down() -> Result<()> {
+    if !has_user_namespaces() {
+        return Ok(());
+    }
+    captures_from_elsewhere("low", |_, is_started| match is_started {
+        false => ip(&["link", "set", "lo", "down"]).map(drop),
+        true => Ok(()),
+    })
+}
+
+/// In such a container, files of the host's root belong to nobody.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_container_in_a_user_namespace_is_told_that_it_trusts_no_poller() -> Result<()> {
+    on_wire(1, |wire| {
+        let _poller = Poller::start("packet")?;
+        if !has_user_namespaces() {
+            return Ok(());
+        }
+        let container = [
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "unshare",
+        ];
+        let program = Program::new("setpriv", "listening on")?.args(container);
+        let program = program.args(["-U", "-r", "-n", "tcpdump", "-n", "-i", "packet:far"]);
+        let ended = program.run(&wire.scratch)?;
+        let text = "is not trusted (user 65534";
+        ensure!(
+            !ended.status.success() && ended.said.contains(text),
+            "{}",
+            ended.said
+        );
+        Ok(())
+    })
+}
+
 fn ip(arguments: &[&str]) -> Result<String> {
     let ended = Command::new("ip").args(arguments).output()?;
     ensure!(ended.status.success(), "ip {arguments:?}: {ended:?}");
