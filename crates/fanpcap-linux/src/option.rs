@@ -24,6 +24,29 @@ pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io
     check(rc).map(|()| value)
 }
 
+/// Reads an option that is a list of any length.
+pub(crate) fn get_list(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<Vec<u32>> {
+    let mut list = vec![0_u32; 32];
+    loop {
+        let bytes = list.len() * mem::size_of::<u32>();
+        let mut len = libc::socklen_t::try_from(bytes).unwrap_or(0);
+        let target: *mut c_void = list.as_mut_ptr().cast();
+        // SAFETY: `target` points to `len` writable bytes, and any bytes are valid numbers.
+        let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, target, &raw mut len) };
+        let count = len as usize / mem::size_of::<u32>();
+        match check(rc) {
+            // The kernel has set `len` to the length that it needs.
+            Err(error) if error.raw_os_error() == Some(libc::ERANGE) && count > list.len() => {
+                list.resize(count, 0);
+            }
+            result => {
+                list.truncate(count);
+                return result.map(|()| list);
+            }
+        }
+    }
+}
+
 pub(crate) fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     let source: *const c_void = (&raw const *value).cast();
     // SAFETY: `source` points to `size_of::<T>()` readable bytes for the length of the call.

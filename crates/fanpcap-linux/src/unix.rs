@@ -9,7 +9,7 @@ pub mod named;
 pub use closed_later::ClosedLater;
 
 use crate::errno::{check, owned};
-use crate::option::{get, set};
+use crate::option::{get, get_list, set};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -57,6 +57,15 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
+/// Returns the supplementary groups of users of the process that [`peer`] returns, as they were at
+/// that time (`SO_PEERGROUPS`).
+///
+/// # Errors
+/// The error of getsockopt(2).
+pub fn peer_groups(fd: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    get_list(fd, libc::SOL_SOCKET, SO_PEERGROUPS)
+}
+
 /// Makes this end of a pair receive nothing: the other end can't send any more (`EPIPE`).
 ///
 /// # Errors
@@ -94,12 +103,25 @@ pub fn send_room(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(limit.saturating_sub(taken.unsigned_abs()))
 }
 
+/// asm-generic/socket.h.
+const SO_PEERGROUPS: c_int = 59;
+
 const KIND: c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn the_peers_groups_are_those_of_the_process() {
+        let [end, _other] = pair().unwrap();
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|it| it.strip_prefix("Groups:"));
+        let own = line.unwrap().split_whitespace();
+        let own: Vec<u32> = own.map(|it| it.parse().unwrap()).collect();
+        assert_eq!(peer_groups(end.as_fd()).unwrap(), own);
+    }
 
     #[test]
     fn the_maker_of_a_pair_is_its_peer() {

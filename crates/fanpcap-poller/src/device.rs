@@ -9,6 +9,7 @@ mod attending;
 mod look;
 mod watching;
 
+use crate::access::{Access, Granted};
 use crate::accounts::Accounts;
 use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
@@ -23,7 +24,7 @@ use fanpcap_poll::message::{Hello, Refused, Takeover, Welcome};
 use fanpcap_poll::{Holders, LANES_MAX, PoolFile, PoolSize};
 use groups::Group;
 use member::{Member, Newcomer, State};
-use refusals::{FULL, NO_MEMORY, failed};
+use refusals::{FULL, NO_MEMORY, NOT_ALLOWED, failed};
 pub(crate) use refusals::{MANY_CONNECTIONS, refused};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -47,6 +48,8 @@ pub struct Device {
     hardware: u16,
     policy: Policy,
     accounts: Accounts,
+    access: Access,
+    granted: Granted,
     /// The groups, by their numbers in the queues.
     groups: Vec<Option<Group>>,
     members: BTreeMap<u64, Member>,
@@ -127,6 +130,8 @@ impl Device {
             hardware,
             policy,
             accounts: Accounts::default(),
+            access: Access::without_rules(),
+            granted: Granted::default(),
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             members: BTreeMap::new(),
             ringers: BTreeMap::new(),
@@ -146,6 +151,25 @@ impl Device {
     /// The user for whom a user counts.
     pub(crate) fn account(&mut self, user: u32) -> u32 {
         self.accounts.account(user)
+    }
+
+    /// The device with these rules about who may become a member.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// Lets a process connect, and remembers what its user may take. `groups` are the process's
+    /// groups of users.
+    ///
+    /// # Errors
+    /// The answer to a process that may not become a member.
+    pub fn let_in(&mut self, user: u32, groups: &[u32]) -> Result<(), Refused> {
+        let grant = self.access.of(user, groups);
+        let grant = grant.ok_or_else(|| refused("poller-policy", NOT_ALLOWED))?;
+        let account = self.account(user);
+        self.granted.set(account, grant);
+        Ok(())
     }
 
     /// Makes a newcomer a member of its group. `peer` is its process. The first member begins the
@@ -235,7 +259,7 @@ impl Device {
         let groups = self.groups.iter().flatten();
         let groups = groups.map(|it| (it.account, it.bytes));
         let taken: Taken = pools.chain(left).chain(groups).collect();
-        let checked = self.policy.limits.bytes.check(&taken, user, bytes);
+        let checked = self.limits_of(user).bytes.check(&taken, user, bytes);
         checked.map_err(|reached| refused("poller-memory", NO_MEMORY.of(reached)))
     }
 
@@ -378,5 +402,10 @@ impl Device {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.policy.limits
+    }
+
+    /// The limits of a user.
+    pub(crate) fn limits_of(&self, user: u32) -> Limits {
+        self.granted.limits(user, self.policy.limits)
     }
 }

@@ -10,7 +10,7 @@
 //! members. It changes a group by the steps of all steered groups ([`fanpcap_group::served`]): it
 //! writes the group's table ([`fanpcap_buckets::layout`]), which the queues' threads read for each
 //! packet, and has them add and remove pools between two bursts. A [`server::Server`] has the
-//! members' connections.
+//! members' connections. An [`access::Access`] says which users may connect.
 #![forbid(unsafe_code)]
 
 mod burst;
@@ -23,6 +23,7 @@ mod fan_out;
 mod limits;
 mod accounts;
 mod bell;
+pub mod access;
 pub mod packet;
 pub mod afxdp;
 pub mod kind;

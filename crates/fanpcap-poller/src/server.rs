@@ -155,9 +155,17 @@ impl Server {
                 break;
             };
             let peer = unix::peer(socket.as_fd())?;
-            let socket = PlainConnection::new(socket)?;
             let account = self.device.account(peer.user);
-            let limit = self.device.limits().connections;
+            // If they can't be read, no rule for a group counts.
+            let mut groups = unix::peer_groups(socket.as_fd()).unwrap_or_default();
+            groups.push(peer.group);
+            let socket = PlainConnection::new(socket)?;
+            if let Err(refused) = self.device.let_in(peer.user, &groups) {
+                refuse(socket.as_fd(), refused);
+                self.closer.close(account, socket);
+                continue;
+            }
+            let limit = self.device.limits_of(account).connections;
             if limit.check(&self.taken(), account, 1).is_err() {
                 let refused = refused("poller-connections", MANY_CONNECTIONS);
                 refuse(socket.as_fd(), refused);

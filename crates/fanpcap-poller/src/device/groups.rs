@@ -89,7 +89,7 @@ impl Device {
         let account = self.account(user);
         let groups = self.groups.iter().flatten();
         let groups: Taken = groups.map(|it| (it.account, 1)).collect();
-        let checked = self.policy.limits.groups.check(&groups, account, 1);
+        let checked = self.limits_of(account).groups.check(&groups, account, 1);
         let many = |reached| refused("poller-groups", MANY_GROUPS.of(reached));
         checked.map_err(many)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
