@@ -2,6 +2,7 @@
 //! members in other processes.
 
 mod place;
+mod policy;
 mod options;
 mod socket;
 mod tags;

@@ -32,6 +32,13 @@ impl Grant {
     }
 }
 
+/// What users have who may not become members: connections that wait for the answer.
+pub(crate) const STRANGER: Grant = Grant {
+    connections: Some(4),
+    groups: None,
+    bytes: None,
+};
+
 /// For whom a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {

@@ -9,7 +9,7 @@ mod attending;
 mod look;
 mod watching;
 
-use crate::access::{Access, Granted};
+use crate::access::{Access, Granted, STRANGER};
 use crate::accounts::Accounts;
 use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
@@ -166,10 +166,12 @@ impl Device {
     /// The answer to a process that may not become a member.
     pub fn let_in(&mut self, user: u32, groups: &[u32]) -> Result<(), Refused> {
         let grant = self.access.of(user, groups);
-        let grant = grant.ok_or_else(|| refused("poller-policy", NOT_ALLOWED))?;
         let account = self.account(user);
-        self.granted.set(account, grant);
-        Ok(())
+        self.granted.set(account, grant.unwrap_or(STRANGER));
+        match grant {
+            Some(_) => Ok(()),
+            None => Err(refused("poller-policy", NOT_ALLOWED)),
+        }
     }
 
     /// Makes a newcomer a member of its group. `peer` is its process. The first member begins the

@@ -60,6 +60,8 @@ struct Connection {
     /// The user for whom it counts.
     account: u32,
     since_ns: u64,
+    /// The answer to the *hello* of a process that may not become a member.
+    refused: Option<Refused>,
     member: Option<u64>,
     /// Whether the process watches a group.
     watches: bool,
@@ -160,11 +162,7 @@ impl Server {
             let mut groups = unix::peer_groups(socket.as_fd()).unwrap_or_default();
             groups.push(peer.group);
             let socket = PlainConnection::new(socket)?;
-            if let Err(refused) = self.device.let_in(peer.user, &groups) {
-                refuse(socket.as_fd(), refused);
-                self.closer.close(account, socket);
-                continue;
-            }
+            let refused_by = self.device.let_in(peer.user, &groups).err();
             let limit = self.device.limits_of(account).connections;
             if limit.check(&self.taken(), account, 1).is_err() {
                 let refused = refused("poller-connections", MANY_CONNECTIONS);
@@ -178,6 +176,7 @@ impl Server {
                 account,
                 socket,
                 since_ns: clock::monotonic_ns(),
+                refused: refused_by,
                 member: None,
                 watches: false,
             };
@@ -249,6 +248,10 @@ impl Server {
         let connection = self.connections.get_mut(&number)?;
         self.greeted.insert(connection.account);
         let socket = connection.socket.as_fd();
+        if let Some(refused) = connection.refused.take() {
+            refuse(socket, refused);
+            return None;
+        }
         match self
             .device
             .enter(hello, connection.peer, clock::monotonic_ns())

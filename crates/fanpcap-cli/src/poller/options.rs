@@ -8,10 +8,14 @@ use fanpcap_linux::process::cpu;
 use fanpcap_nic::cpus::{self, Choice, Pinning};
 use fanpcap_poll::LANES_MAX;
 use fanpcap_poller::Policy;
+use fanpcap_poller::access::Access;
+use fanpcap_poller::access::file::Resolved;
 use fanpcap_poller::kind::SourceKind;
 use fanpcap_poller::queue::Idle;
+use std::path::PathBuf;
 
 use super::place::{PLACE, Place};
+use super::policy;
 
 /// Takes devices' packets for programs without privileges (as root)
 ///
@@ -48,6 +52,9 @@ pub(crate) struct Arguments {
     /// The users who may become members besides root: a group of users, by name or number
     #[arg(long, value_name = "NAME")]
     socket_group: Option<String>,
+    /// A file with rules about who may become a member of which device, and what each user may take
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Whether afxdp may take the packets of a device that the host uses: yes refuses such a
     /// device, force takes its packets
     #[arg(long, value_name = "WORD", value_enum, default_value_t = Steal::Yes)]
@@ -84,6 +91,8 @@ pub(super) struct Options {
     pub(super) idle: Idle,
     /// The number of the group of users who may connect.
     pub(super) group: Option<u32>,
+    /// The rules of the policy file.
+    rules: Option<Resolved>,
     steal: Steal,
     pub(super) is_quiet: bool,
     /// What each device gives to its members.
@@ -116,6 +125,7 @@ impl Options {
                 false => Idle::Sleep,
             },
             group: group.context("--socket-group")?,
+            rules: arguments.policy.as_deref().map(policy::read).transpose()?,
             steal: arguments.steal,
             is_quiet: arguments.quiet,
             policy: Policy::of_one_in(devices.len() as u64),
@@ -130,6 +140,20 @@ impl Options {
         };
         let choice = cpus::choose(&own, Some(&place.device), &self.allowed, queues);
         choice.map_err(Into::into)
+    }
+
+    /// The rules of a device.
+    pub(super) fn access(&self, place: &Place) -> Access {
+        let access = |rules: &Resolved| rules.access(&place.to_string(), self.group);
+        self.rules
+            .as_ref()
+            .map_or_else(Access::without_rules, access)
+    }
+
+    /// Whether users may connect whom the socket's owner and group would not let: the rules decide
+    /// about each of them.
+    pub(super) fn all_may_connect(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// Whether the poller reports when the host begins to use the device.

@@ -204,13 +204,14 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     });
     let queues: std::io::Result<Vec<Queue>> = queues.collect();
     let queues = queues.with_context(|| format!("{place}: a thread for a receive queue"))?;
-    let listener = name.listen(options.group)?;
+    let listener = name.listen(options.group, options.all_may_connect())?;
     if !options.is_quiet {
         streams::note(&ready(place, queues.len(), way, &cpus, options, &name));
     }
     let device = Device::new(queues, ifindex, link.hardware, options.policy);
     let device = device.with_context(|| place.to_string())?;
-    let server = Server::new(listener, device.with_accounts(Accounts::of_machine()));
+    let device = device.with_accounts(Accounts::of_machine());
+    let server = Server::new(listener, device.with_access(options.access(place)));
     Ok(Open {
         _name: name,
         server,

@@ -45,6 +45,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Who may connect without `--socket-group`: root. With it, also the users of the group.
 const MODE: u32 = 0o660;
 
+/// With a policy file, all users may connect, and the poller answers those who may not become
+/// members.
+const MODE_FOR_ALL: u32 = 0o666;
+
 impl Name {
     /// Takes the name of a device's socket in the calling thread's network namespace.
     ///
@@ -88,8 +92,10 @@ impl Name {
         &self.path
     }
 
-    /// Listens on the name. `group` are the users besides root who may connect.
-    pub(super) fn listen(&self, group: Option<u32>) -> Result<OwnedFd> {
+    /// Listens on the name. `group` are the users besides root who may connect, unless all users
+    /// may.
+    pub(super) fn listen(&self, group: Option<u32>, all_may: bool) -> Result<OwnedFd> {
+        let mode = if all_may { MODE_FOR_ALL } else { MODE };
         let failed = || format!("the socket {}", self.path.display());
         match self.directory.remove_file(&self.name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -99,7 +105,7 @@ impl Name {
         }
         let socket = named::socket().with_context(failed)?;
         let (directory, name) = (&self.directory, &self.name);
-        named::listen(socket.as_fd(), directory, name, MODE, BACKLOG).with_context(failed)?;
+        named::listen(socket.as_fd(), directory, name, mode, BACKLOG).with_context(failed)?;
         if let Some(group) = group {
             // The user stays the same.
             let user = directory.about(name).with_context(failed)?.uid();
@@ -108,7 +114,7 @@ impl Name {
         }
         // The umask may have removed permissions, and a change of the group does so.
         let path = directory.path_to(name).with_context(failed)?;
-        fs::set_permissions(path, Permissions::from_mode(MODE)).with_context(failed)?;
+        fs::set_permissions(path, Permissions::from_mode(mode)).with_context(failed)?;
         Ok(socket)
     }
 }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::{Veth, ip};
 
@@ -32,6 +33,28 @@ fn members_get_each_packet_once_and_the_summary_counts_all() {
             ensure!(error.is_gone(), "{error}");
         }
         Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_policy_file_says_who_becomes_a_member_and_what_a_user_may_take() {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let scratch = Scratch::new()?;
+        let text = format!("others = no\n[user root]\ndevices = packet:{FAR}\nmemory = 12M\n");
+        let file = scratch.write("poller.conf", &text)?;
+        let places = format!("packet:{FAR} packet:{NEAR} --policy {}", file.display());
+        let _poller = Poller::start(&places, 2)?;
+        let about = fs::metadata(directory()?.join(format!("packet:{FAR}")))?;
+        ensure!(about.mode() & 0o777 == 0o666, "{:o}", about.mode());
+        let mut members = vec![Member::enter("packet")?];
+        for (device, expected) in [(FAR, "this user's members"), (NEAR, "the policy of")] {
+            let said = Member::enter_at("packet", device).err().context(device)?;
+            ensure!(said.to_string().contains(expected), "{device}: {said}");
+        }
+        Sent::new()?.share(&mut members)
     })
     .unwrap();
 }

@@ -28,6 +28,10 @@ fn a_line_that_makes_no_sense_is_explained() {
         ("xdp:eth0", "no engine of the poller has the name 'xdp'"),
         ("packet:lo packet:lo", "packet:lo is named twice"),
         ("packet:lo --socket-group no-such", "no group \"no-such\""),
+        (
+            "packet:lo --policy /no-such-file",
+            "the policy file /no-such-file",
+        ),
         ("packet:lo --cpus 4095", "may not run on CPU 4095"),
     ] {
         let said = refused(arguments).unwrap();

@@ -170,6 +170,10 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn enter(engine: &str) -> Result<Self> {
+        Self::enter_at(engine, FAR)
+    }
+
+    pub(crate) fn enter_at(engine: &str, device: &str) -> Result<Self> {
         let hello = Hello {
             group: Some(5),
             steering: Steering::Any,
@@ -183,7 +187,7 @@ impl Member {
         };
         let place::Found {
             directory, name, ..
-        } = place::open(engine, FAR)?;
+        } = place::open(engine, device)?;
         let entered = fanpcap_polled::enter(&directory, &name, &hello, LIMIT)?;
         let Input { ring, port, .. } = entered.input(None)?;
         let Ring::Pool(pool) = ring else {

@@ -9,6 +9,7 @@ use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::Wake;
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
+use fanpcap_poller::access::Access;
 use fanpcap_poller::device::Device;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
@@ -117,12 +118,20 @@ impl Poller {
         Self::of(queues, policy())
     }
 
+    pub fn with_access(wire: &Wire, access: Access) -> Self {
+        let device = Device::new(vec![wire.queue(0)], 7, 1, policy()).unwrap();
+        Self::of_device(device.with_access(access))
+    }
+
     fn of(queues: Vec<Queue>, policy: Policy) -> Self {
+        Self::of_device(Device::new(queues, 7, 1, policy).unwrap())
+    }
+
+    fn of_device(device: Device) -> Self {
         let scratch = Scratch::new().unwrap();
         let directory = Directory::open(&scratch.file("")).unwrap();
         let listener = named::socket().unwrap();
         named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
-        let device = Device::new(queues, 7, 1, policy).unwrap();
         let server = Server::new(listener, device);
         let (server, is_over) = (Arc::new(Mutex::new(server)), Arc::default());
         let (served, over): (_, Arc<AtomicBool>) = (Arc::clone(&server), Arc::clone(&is_over));
