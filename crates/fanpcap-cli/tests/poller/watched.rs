@@ -19,7 +19,7 @@ struct Scene {
     injector: Injector,
     members: Vec<Member>,
     sent: u64,
-    poller: Poller,
+    _poller: Poller,
     _scratch: Scratch,
 }
 
@@ -58,7 +58,7 @@ impl Scene {
             injector: Injector::open(NEAR)?,
             members: (0..2).map(start).collect::<Result<_>>()?,
             sent: 0,
-            poller,
+            _poller: poller,
             _scratch: scratch,
         };
         scene.await_buckets([2048, 2048])?;

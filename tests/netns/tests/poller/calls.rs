@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use fanpcap_netns::calls::{self, Case};
 use fanpcap_netns::on_wire;
+use fanpcap_testkit::Program;
 
 use crate::scene::Poller;
 
