@@ -48,7 +48,9 @@ impl TableGroup {
                 it.state == State::Live && it.weight == *weight && due.contains(&it.buckets)
             })
         };
-        let rests = view.places.iter().filter(|it| it.state == State::Vacant);
+        // On XDP, a slot between those of members may be free.
+        let is_rest = |state| matches!(state, State::Vacant | State::Free);
+        let rests = view.places.iter().filter(|it| is_rest(it.state));
         view.under_way.is_none()
             && live.count() == there
             && rests.count() + there == view.places.len()
