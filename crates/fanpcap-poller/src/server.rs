@@ -4,6 +4,7 @@
 
 mod closer;
 mod questions;
+mod times;
 
 use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
 use crate::limits::Taken;
@@ -17,6 +18,7 @@ use std::ffi::c_short;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use times::Times;
 
 /// How long a connection may stay without a *hello*, nanoseconds.
 const HELLO_NS: u64 = 5_000_000_000;
@@ -27,10 +29,6 @@ const AGAIN_NS: u64 = 100_000_000;
 
 /// How many connections are accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
-
-/// How many messages of a connection are read in one turn, so that no member keeps the server from
-/// the others.
-const MESSAGES_MAX: usize = 8;
 
 /// A device, and the connections of its members.
 #[derive(Debug)]
@@ -47,6 +45,7 @@ pub struct Server {
     /// the next turn, so that a user with many newcomers delays another user's newcomer by one of
     /// its own at most: to make a pool takes milliseconds.
     greeted: BTreeSet<u32>,
+    times: Times,
     /// Messages that the kernel could not send now, and when to try again.
     unsent: Vec<Notice>,
     sends_ns: u64,
@@ -78,6 +77,7 @@ impl Server {
             last: 0,
             accepts_ns: 0,
             greeted: BTreeSet::new(),
+            times: Times::default(),
             unsent: Vec::new(),
             sends_ns: 0,
             buffer: vec![0; LONGEST],
@@ -103,18 +103,12 @@ impl Server {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         };
-        let numbers: Vec<u64> = self.connections.keys().copied().collect();
-        let events = found.iter().skip(1).zip(numbers);
-        let ready: Vec<u64> = events
-            .filter(|(events, _): &(&c_short, u64)| **events != 0)
-            .map(|(_, number)| number)
-            .collect();
-        self.greeted.clear();
-        for number in ready {
-            if self.take_messages(number).is_none() {
-                self.close(number);
-            }
-        }
+        let connections = self.connections.iter();
+        let connections = connections.map(|(number, it)| (it.account, *number));
+        let events = found.iter().skip(1).zip(connections);
+        let is_ready = |(events, _): &(&c_short, (u32, u64))| **events != 0;
+        let ready: Vec<(u32, u64)> = events.filter(is_ready).map(|(_, it)| it).collect();
+        self.take_turns(ready);
         if found.first().is_some_and(|&events| events != 0) && self.accept().is_err() {
             // The process may have as many descriptors as it can have. They may become fewer.
             self.accepts_ns = clock::monotonic_ns() + AGAIN_NS;
@@ -196,31 +190,44 @@ impl Server {
         silent.into_iter().for_each(|number| self.close(number));
     }
 
-    /// Takes the messages of a connection. `None` if the connection is to be closed.
-    fn take_messages(&mut self, number: u64) -> Option<()> {
-        for _ in 0..MESSAGES_MAX {
-            let connection = self.connections.get(&number)?;
-            if connection.member.is_none() && self.greeted.contains(&connection.account) {
-                return Some(());
+    /// Takes a message of each connection, given with the user for whom it counts, until the turn
+    /// has taken long. What is left comes in the next turn.
+    fn take_turns(&mut self, mut ready: Vec<(u32, u64)>) {
+        self.greeted.clear();
+        self.times.begin(clock::monotonic_ns());
+        self.times.sort(&mut ready);
+        for (account, number) in ready {
+            let begin_ns = clock::thread_cpu_ns();
+            if self.take_message(number).is_none() {
+                self.close(number);
             }
-            let len = match connection.socket.receive(&mut self.buffer) {
-                Ok(Some(len)) => len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(()),
-                Ok(None) | Err(_) => return None,
-            };
-            let message = self.buffer.get(..len)?;
-            match Question::decode(message)
-                .ok()
-                .filter(|_| connection.member.is_none())
-            {
-                Some(question) => self.reply(number, question)?,
-                None => {
-                    let request = Request::decode(message);
-                    self.handle(number, request)?;
-                }
+            let took_ns = clock::thread_cpu_ns() - begin_ns;
+            if !self.times.add(account, took_ns) {
+                break;
             }
         }
-        Some(())
+    }
+
+    /// Takes the next message of a connection. `None` if the connection is to be closed.
+    fn take_message(&mut self, number: u64) -> Option<()> {
+        let connection = self.connections.get(&number)?;
+        if connection.member.is_none() && self.greeted.contains(&connection.account) {
+            return Some(());
+        }
+        let len = match connection.socket.receive(&mut self.buffer) {
+            Ok(Some(len)) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(()),
+            Ok(None) | Err(_) => return None,
+        };
+        let message = self.buffer.get(..len)?;
+        let question = Question::decode(message).ok();
+        match question.filter(|_| connection.member.is_none()) {
+            Some(question) => self.reply(number, question),
+            None => {
+                let request = Request::decode(message);
+                self.handle(number, request)
+            }
+        }
     }
 
     fn handle(&mut self, number: u64, request: Result<Request, Malformed>) -> Option<()> {

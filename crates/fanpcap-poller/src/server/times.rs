@@ -1,0 +1,78 @@
+//! The CPU time that each user's messages take in the server's thread. A large pool takes long to
+//! make, and the kernel calls all that watch a member's end of a connection when the server takes a
+//! message. So users that have taken less time come first, and a turn is short.
+
+use std::collections::BTreeMap;
+
+/// The users' times lately, and that of the present turn.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    taken_ns: BTreeMap<u32, u64>,
+    turn_ns: u64,
+    halved_ns: u64,
+}
+
+/// After this time, what was taken counts half.
+const HALF_LIFE_NS: u64 = 1_000_000_000;
+
+/// How long a turn may take before its last message.
+const TURN_NS: u64 = 5_000_000;
+
+impl Times {
+    /// Begins a turn.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        self.turn_ns = 0;
+        if now_ns.saturating_sub(self.halved_ns) >= HALF_LIFE_NS {
+            self.halved_ns = now_ns;
+            self.taken_ns.values_mut().for_each(|it| *it /= 2);
+            self.taken_ns.retain(|_, it| *it > 0);
+        }
+    }
+
+    /// Puts connections, each with its user, into the order in which they come.
+    pub(super) fn sort(&self, connections: &mut [(u32, u64)]) {
+        connections.sort_by_key(|(user, _)| self.taken_ns.get(user).copied().unwrap_or_default());
+    }
+
+    /// A user's messages have taken time. Returns whether the turn may go on.
+    pub(super) fn add(&mut self, user: u32, ns: u64) -> bool {
+        *self.taken_ns.entry(user).or_default() += ns;
+        self.turn_ns += ns;
+        self.turn_ns < TURN_NS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_that_have_taken_less_come_first_and_the_past_is_forgotten() {
+        let mut times = Times::default();
+        let order = |times: &Times| {
+            let mut all = [(1, 10), (2, 20), (1, 11), (3, 30)];
+            times.sort(&mut all);
+            all.map(|(_, number)| number)
+        };
+        assert_eq!(order(&times), [10, 20, 11, 30]);
+        times.add(1, 500);
+        times.add(3, 300);
+        assert_eq!(order(&times), [20, 30, 10, 11]);
+        times.add(2, 800);
+        assert_eq!(order(&times), [30, 10, 11, 20]);
+        for second in 1..12 {
+            times.begin(second * HALF_LIFE_NS);
+        }
+        assert!(times.taken_ns.is_empty());
+    }
+
+    #[test]
+    fn a_turn_ends_when_it_has_taken_long() {
+        let mut times = Times::default();
+        for now_ns in 0..2 {
+            times.begin(now_ns);
+            assert!(times.add(1, TURN_NS / 2));
+            assert!(!times.add(2, TURN_NS / 2));
+        }
+    }
+}
