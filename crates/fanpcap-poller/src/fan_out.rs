@@ -157,8 +157,8 @@ impl FanOut {
         result.map(|()| len)
     }
 
-    /// Lets all groups take the packets. If the source is filling, those of users that take more
-    /// time than others leave them out.
+    /// Lets all groups take the packets. If the source is filling, those of the users that take most
+    /// time leave them out.
     fn spread(
         &mut self,
         packets: &[Packet<'_>],
@@ -177,7 +177,7 @@ impl FanOut {
         let mut before_ns = begin_ns;
         for (number, group) in (0..).zip(&mut self.groups) {
             let Some(group) = group else { continue };
-            if is_filling && self.shares.is_above(group.user) {
+            if is_filling && self.shares.takes_most(group.user) {
                 group.skip(packets.len());
                 continue;
             }

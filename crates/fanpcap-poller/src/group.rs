@@ -61,8 +61,8 @@ pub struct GroupCounts {
     pub offered: u64,
     /// Deliveries of a packet after its first delivery, if the packet goes to several members.
     pub again: u64,
-    /// Packets for which the queue's thread had no time, because the groups of this user take more
-    /// time than those of other users.
+    /// Packets for which the queue's thread had no time, because the groups of this user take the
+    /// most time.
     pub no_time: u64,
     /// Packets that the steering program dropped.
     pub nowhere: u64,

@@ -38,8 +38,8 @@ fn scene(groups: &[(u32, &str)]) -> (FanOut, Vec<Pool>) {
     (fan_out, pools)
 }
 
-/// The groups' counts, after a source with so many packets, which fills all the time or never.
-fn counts(fan_out: &mut FanOut, pools: &mut [Pool], count: u64, fills: bool) -> Vec<GroupCounts> {
+/// The groups' counts, after a source with so many packets.
+fn counts(fan_out: &mut FanOut, pools: &mut [Pool], count: u64, fills: u64) -> Vec<GroupCounts> {
     let frames = frames(count);
     let mut source = source(&frames);
     source.fills = fills;
@@ -58,21 +58,21 @@ fn the_user_that_takes_most_time_loses_packets_and_others_lose_none() {
     // The user with the long program has another group, which pays too.
     let groups = [(1, FLOW), (2, &long[..]), (3, FLOW), (2, FLOW)];
     let (mut fan_out, mut pools) = scene(&groups);
-    let all = counts(&mut fan_out, &mut pools, 4000, true);
+    let all = counts(&mut fan_out, &mut pools, 4000, 4);
     for number in [0, 2] {
         let it = all[number];
         assert_eq!((it.offered, it.produced, it.no_time), (4000, 4000, 0));
     }
     for number in [1, 3] {
         let it = all[number];
-        assert!(it.no_time > 3000 && it.produced > 0, "{it:?}");
+        assert!(it.no_time > 500 && it.produced > 2000, "{it:?}");
     }
 }
 
 #[test]
 fn nobody_loses_packets_while_the_source_has_room_or_one_user_has_all_groups() {
     let long = long();
-    for (users, fills) in [([1, 2], false), ([2, 2], true)] {
+    for (users, fills) in [([1, 2], 0), ([2, 2], 1)] {
         let groups = [(users[0], FLOW), (users[1], &long[..])];
         let (mut fan_out, mut pools) = scene(&groups);
         for it in counts(&mut fan_out, &mut pools, 1000, fills) {
@@ -83,7 +83,7 @@ fn nobody_loses_packets_while_the_source_has_room_or_one_user_has_all_groups() {
     let (mut fan_out, mut pools) = scene(&[(1, FLOW), (1, &long), (2, FLOW)]);
     fan_out.end(2).unwrap();
     pools.pop();
-    for it in counts(&mut fan_out, &mut pools, 1000, true) {
+    for it in counts(&mut fan_out, &mut pools, 1000, 1) {
         assert_eq!(it.no_time, 0);
     }
 }

@@ -27,8 +27,9 @@ pub struct Fake<'f> {
     at: usize,
     lent: usize,
     pub released: u64,
-    /// Whether the source is filling.
-    pub fills: bool,
+    /// The source is filling at each burst of so many; 0: never.
+    pub fills: u64,
+    bursts: u64,
     pub queue: u16,
 }
 
@@ -43,7 +44,8 @@ impl<'f> Fake<'f> {
             at: 0,
             lent: 0,
             released: 0,
-            fills: false,
+            fills: 0,
+            bursts: 0,
             queue: 0,
         }
     }
@@ -52,6 +54,7 @@ impl<'f> Fake<'f> {
 impl Source for Fake<'_> {
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
         assert_eq!(self.lent, 0, "the last burst is released");
+        self.bursts += 1;
         let rest = &self.frames[self.at..];
         self.lent = rest.len().min(burst.room());
         rest.iter()
@@ -61,7 +64,7 @@ impl Source for Fake<'_> {
     }
 
     fn is_filling(&self) -> bool {
-        self.fills
+        self.bursts % self.fills.max(1) == 0 && self.fills > 0
     }
 
     fn release(&mut self) {
