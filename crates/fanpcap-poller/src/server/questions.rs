@@ -13,7 +13,7 @@ impl Server {
         let now_ns = clock::monotonic_ns();
         let connection = self.connections.get_mut(&number)?;
         let user = connection.peer.user;
-        self.greeted.insert(user);
+        self.greeted.insert(connection.account);
         let done = |done: Result<(), String>| done.map_or_else(Reply::NotDone, |()| Reply::Done);
         let reply = match question {
             Question::Look(from) => {
