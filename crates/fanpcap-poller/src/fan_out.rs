@@ -93,6 +93,13 @@ impl FanOut {
         self.group_mut(at.group)?.dismiss(at.slot)
     }
 
+    /// Gives a group no more packets, until a member is admitted.
+    pub fn stop(&mut self, number: u8) {
+        if let Some(group) = self.group_mut(number) {
+            group.is_stopped = true;
+        }
+    }
+
     /// The counts of a slot's pool in this queue.
     pub fn counts_of(&self, at: MemberSlot) -> Option<PoolCounts> {
         self.group(at.group)?.counts_of(at.slot)
@@ -176,7 +183,9 @@ impl FanOut {
         let begin_ns = cpu_ns();
         let mut before_ns = begin_ns;
         for (number, group) in (0..).zip(&mut self.groups) {
-            let Some(group) = group else { continue };
+            let Some(group) = group.as_mut().filter(|it| !it.is_stopped) else {
+                continue;
+            };
             if is_filling && self.shares.takes_most(group.user) {
                 group.skip(packets.len());
                 continue;

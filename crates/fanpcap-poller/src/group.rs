@@ -114,6 +114,8 @@ pub(crate) struct Group {
     counts: GroupCounts,
     pub(crate) queue: u16,
     pub(crate) user: u32,
+    /// Whether the group takes no packets until a member is admitted.
+    pub(crate) is_stopped: bool,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl Group {
             counts: GroupCounts::default(),
             queue: 0,
             user: group.user,
+            is_stopped: false,
         })
     }
 
@@ -147,6 +150,7 @@ impl Group {
         wants: Wants,
     ) -> Option<Dismissed> {
         let former = self.dismiss(slot);
+        self.is_stopped = false;
         self.members[usize::from(slot)] = Some(Member { writer, wants });
         former
     }

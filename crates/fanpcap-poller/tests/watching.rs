@@ -175,11 +175,26 @@ fn a_stopped_group_gets_no_more_packets() {
     await_offered(&poller, 50);
     let mut asking = asking(&poller);
     assert_eq!(asking.ask(Question::Stop(5)).unwrap(), Reply::Done);
+    let of_other = Hello {
+        group: Some(6),
+        ..hello()
+    };
+    let other = poller.member(&of_other);
     send(&wire, &frames(50, 50));
-    let seen = await_offered(&poller, 100);
-    assert_eq!((seen.ledger.produced, seen.ledger.no_member), (50, 50));
-    assert_eq!(seen.slots[0].counts.produced, 50, "the counts stay");
+    let offered = || -> Vec<u64> {
+        let groups = self::asking(&poller).groups().unwrap();
+        groups.iter().map(|it| it.ledger.offered).collect()
+    };
+    await_so("packets of the other group", || offered()[1] == 50);
+    assert_eq!(offered(), [50, 50]);
+    drop(other);
     await_all(&mut members, &all);
+    // A newcomer starts the group again.
+    let newcomer = poller.member(&hello());
+    await_shares(&poller, 2);
+    send(&wire, &frames(100, 50));
+    await_so("packets", || offered()[0] == 100);
+    drop(newcomer);
     let Reply::NotDone(why) = asking.ask(Question::Stop(6)).unwrap() else {
         panic!("no such group");
     };

@@ -155,26 +155,18 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
     Ok(())
 }
 
-/// Refuses copies whose packets come from a poller: the kernel does not list them as members, so
-/// their packets could not be accounted for. `named` is the engine that the copies' command names.
-///
-/// # Errors
-/// The message says what to do instead.
+/// The engine of the copies, if their packets come from a poller. `named` is the engine that the
+/// copies' command names.
 pub(crate) fn poller(
     group: u16,
     named: Option<Driver>,
     device: Option<&str>,
     fanout: Option<&str>,
-) -> Result<()> {
+) -> Option<Driver> {
+    let is_named = named.is_some();
     let named = named.filter(|engine| engine.is_polled());
-    let asked = || founding::asked_poller(group, device, fanout);
-    match named.or_else(asked) {
-        None => Ok(()),
-        Some(engine) => bail!(
-            "copies on engine {engine} can't be watched, because only their poller knows them: \
-             start them without this command, with PCAP_GROUP={group}"
-        ),
-    }
+    let asked = || founding::asked_poller(group, device, fanout).filter(|_| !is_named);
+    named.or_else(asked)
 }
 
 /// Variables of the calling environment that have no effect here, because this command sets the
@@ -246,15 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn copies_whose_packets_come_from_a_poller_are_refused() {
+    fn the_poller_of_the_copies_is_known() {
         let named = |line: &str| arguments::named_engine(&words(line), "lo");
         let poller = |line: &str| poller(7, named(line), Some("lo"), None);
-        let error = poller("tcpdump -n -i packet:lo").unwrap_err().to_string();
-        let expected = "copies on engine packet can't be watched";
-        assert!(error.starts_with(expected), "{error}");
-        assert!(error.ends_with("with PCAP_GROUP=7"), "{error}");
+        let found = poller("tcpdump -n -i packet:lo").map(Driver::name);
+        assert_eq!(found, Some("packet"));
         for line in ["tcpdump -n -i xdp:lo", "tcpdump -n -i lo"] {
-            poller(line).unwrap();
+            assert!(poller(line).is_none(), "{line}");
         }
     }
 

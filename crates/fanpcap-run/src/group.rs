@@ -10,6 +10,7 @@ use std::process::{self, Command};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use fanpcap::overview::{DefaultMode, mode_text};
 use fanpcap_config::device::ANY;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::GroupChoice;
@@ -142,11 +143,13 @@ pub(crate) fn parse_mode(text: &str, is_on_engine: bool) -> Result<GroupMode> {
 }
 
 /// The mode of copies without --fanout: the mode of the settings, or the mode that the library
-/// would choose now. A copy that has given up CAP_BPF may get another mode from the library.
-pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
+/// would choose now. `poller` is the engine of copies that have a poller. A copy that has given up CAP_BPF may get another mode from the library.
+pub(crate) fn by_settings(group: u16, device: Option<&str>, poller: Option<Driver>) -> GroupMode {
     of_settings(group, device).unwrap_or_else(|| {
-        let DefaultMode { text, why, .. } =
-            DefaultMode::of(device, Some(group), &compile_expression);
+        let DefaultMode { text, why, .. } = match poller {
+            Some(_) => DefaultMode::of_poller(),
+            None => DefaultMode::of(device, Some(group), &compile_expression),
+        };
         GroupMode {
             text,
             why: Some(why),

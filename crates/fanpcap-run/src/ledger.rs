@@ -18,6 +18,8 @@ mod owner;
 mod shares;
 mod unread;
 mod stop;
+mod book;
+mod polled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,12 +39,14 @@ use fanpcap_group::roster::{self, RosterEntry};
 use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
+pub(crate) use book::Book;
 use counts::Counts;
 use device_names::{DeviceNames, is_gone};
 use member::Member;
 use nowhere::Nowhere;
 use offered::GroupReadings;
 pub(crate) use owner::copy_of;
+pub(crate) use polled::{AtPoller, PolledLedger};
 use shares::Shares;
 use spans::Spans;
 pub(crate) use stop::Left;
@@ -56,7 +60,21 @@ const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 /// Interval of checks whether the other members have read these rings.
 const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 
-/// The ledger of one group.
+/// The first member of a copy that has joined.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// The member of this copy has this page.
+    Page(usize, Box<Record>),
+    /// The member is in a group of a poller.
+    Mode {
+        /// The poller's engine.
+        engine: String,
+        /// The group's mode.
+        mode: String,
+    },
+}
+
+/// The ledger of one group that the kernel lists.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     group: u16,

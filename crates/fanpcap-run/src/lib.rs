@@ -38,7 +38,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
 use fanpcap_merge as merge;
 use fanpcap_nic::cpus;
-use fanpcap_snapshot::on_engine;
+use fanpcap_snapshot::on;
 use fanpcap_terminal::group_number;
 
 use group::GroupMode;
@@ -172,13 +172,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let named_engine = device
         .as_deref()
         .and_then(|it| arguments::named_engine(&arguments.command, it));
-    checks::poller(group, named_engine, device.as_deref(), first)?;
-    let is_on_engine = engine.is_some() || named_engine.is_some();
+    let poller = checks::poller(group, named_engine, device.as_deref(), first);
+    let is_on_engine = engine.is_some() || named_engine.is_some() || poller.is_some();
     let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
         Some(modes) => modes,
-        None => group::by_settings(group, device.as_deref()),
+        None => group::by_settings(group, device.as_deref(), poller),
     };
-    checks::group(group, &fanout, device.as_deref())?;
+    if poller.is_none() {
+        checks::group(group, &fanout, device.as_deref())?;
+    }
     checks::files(&arguments.command, copies, arguments.merge.is_some())?;
     if let Some(to) = &arguments.merge {
         merge::ensure_writable(to).context("--merge")?;
@@ -193,7 +195,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = cpus::choose(&wanted, device.as_deref(), &allowed, copies)?;
 
     let output = Arc::new(output(arguments)?);
-    announce(arguments, (group, &fanout, engine), &choice.why, &output);
+    announce(
+        arguments,
+        (group, &fanout, engine.or(poller)),
+        &choice.why,
+        &output,
+    );
     if arguments.group.is_none() {
         tell_of_settings(device.as_deref(), &output);
     }
@@ -202,10 +209,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         output.say(&warning);
     }
     let ifindex = device.as_deref().and_then(interface::index);
-    let founder = founding::of_copies(group, device.as_deref(), named_engine, fanout.variable(0));
+    let founder = match poller {
+        Some(_) => None,
+        None => founding::of_copies(group, device.as_deref(), named_engine, fanout.variable(0)),
+    };
     let run = Run {
         device: device.as_deref(),
         named_engine,
+        poller,
         devices: ifindex.as_slice(),
         arguments,
         library: &library,
@@ -240,8 +251,8 @@ fn announce(
 ) {
     let copies = arguments.copies;
     let mut mode = fanout.text.clone();
-    if engine.is_some() {
-        mode = on_engine(&mode);
+    if let Some(engine) = engine {
+        mode = on(engine.name(), &mode);
     }
     if let Some(why) = &fanout.why {
         mode = format!("{mode} ({why})");
@@ -307,6 +318,7 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
     let copies = (copies.collect(), supervised.absent, supervised.ceiling);
     let mut summary = Summary::new(group, supervised.mode.clone(), copies, of_merge);
     summary.steered_nowhere = supervised.nowhere;
+    summary.poller = supervised.at_poller;
     if !arguments.quiet {
         output.say(&summary.text());
     }

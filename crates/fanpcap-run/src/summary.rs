@@ -12,7 +12,7 @@ use fanpcap_terminal::table;
 use serde::Serialize;
 
 use super::copy::{Copy, End};
-use super::ledger::{Absent, Account};
+use super::ledger::{Absent, Account, AtPoller};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
@@ -29,6 +29,8 @@ pub(crate) struct Summary {
     /// Packets that the steering program dropped; null if the number is unknown, or if the group
     /// has no steering program.
     pub(crate) steered_nowhere: Option<u64>,
+    /// Packets that only the copies' poller counts; null if the copies have no poller.
+    pub(crate) poller: Option<AtPoller>,
     /// The merged file; null if no captures were merged.
     pub(crate) merge: Option<OfMerge>,
     /// Packets that the copies took but that none of their captures contains, if the packets in the
@@ -153,6 +155,7 @@ impl Summary {
             total,
             absent,
             steered_nowhere: None,
+            poller: None,
             merge,
         }
     }
@@ -171,6 +174,18 @@ impl Summary {
         }
         if let Some(packets @ 1..) = self.steered_nowhere {
             let _ = writeln!(text, "{packets} packets dropped by the steering program");
+        }
+        if let Some(poller) = self.poller {
+            let lost = [
+                (
+                    poller.dropped,
+                    "lost before the poller, because it was late",
+                ),
+                (poller.no_member, "for which the group had no member"),
+            ];
+            for (packets, what) in lost.into_iter().filter(|(packets, _)| *packets > 0) {
+                let _ = writeln!(text, "{packets} packets {what}");
+            }
         }
         match self.total.uncounted_at_most {
             Some(0) => {}

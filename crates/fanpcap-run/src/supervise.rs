@@ -15,7 +15,7 @@ use fanpcap_group::founder::Founder;
 use super::Arguments;
 use super::copy::Copy;
 use super::group::GroupMode;
-use super::ledger::{Absent, Account};
+use super::ledger::{Absent, Account, AtPoller};
 use super::output::Output;
 use watch::Watch;
 
@@ -33,6 +33,8 @@ pub(crate) struct Run<'a> {
     pub(crate) device: Option<&'a str>,
     /// The engine other than packet sockets that the arguments name.
     pub(crate) named_engine: Option<Driver>,
+    /// The engine of the copies if their packets come from a poller.
+    pub(crate) poller: Option<Driver>,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
     /// Accepts the copies' output and the command's messages.
@@ -52,6 +54,8 @@ pub(crate) struct Supervised {
     pub(crate) absent: Absent,
     /// Packets that the steering program dropped; `None` if unknown, or without such a program.
     pub(crate) nowhere: Option<u64>,
+    /// Packets that only the copies' poller counts.
+    pub(crate) at_poller: Option<AtPoller>,
     /// At most this many packets are in no copy's account; `None` if no limit is known.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.

@@ -18,6 +18,7 @@ mod merged;
 mod members;
 mod nowhere;
 mod outsiders;
+mod polled;
 mod remains;
 mod scripts;
 mod stolen;

@@ -145,15 +145,14 @@ impl Device {
         }
     }
 
-    /// Gives no more packets to the present members of a user's group.
-    pub(crate) fn stop(&mut self, number: u16, user: u32, now_ns: u64) -> Result<(), String> {
+    /// Gives no more packets to the present members of a user's group. A newcomer starts the group
+    /// again.
+    pub(crate) fn stop(&mut self, number: u16, user: u32) -> Result<(), String> {
         let index = self.find(Some(number), user);
         let index = index.ok_or_else(|| format!("there is no group {number}"))?;
-        let members = self.members.values().filter(|it| it.group == index);
-        let slots: Vec<u8> = members.filter_map(|it| it.slot).collect();
-        self.change(index, now_ns, None, |_, side| {
-            slots.into_iter().for_each(|slot| side.dismiss(slot));
-        });
+        for queue in &self.queues {
+            queue.change(move |queue| queue.fan_out.stop(index));
+        }
         if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
             group.seen = None;
         }

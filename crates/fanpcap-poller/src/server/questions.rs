@@ -28,7 +28,7 @@ impl Server {
                 connection.watches = true;
                 Reply::Watched(Box::new(watched))
             }
-            Question::Stop(group) => done(self.device.stop(group, user, now_ns)),
+            Question::Stop(group) => done(self.device.stop(group, user)),
         };
         let bytes = reply.encode().ok()?;
         message::send(connection.socket.as_fd(), &bytes, &[]).ok()

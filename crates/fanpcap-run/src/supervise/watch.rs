@@ -29,7 +29,7 @@ use crate::copy::Copy;
 use crate::founding::{self, Attending};
 use crate::group;
 use crate::guard::Guard;
-use crate::ledger::{Account, Ledger};
+use crate::ledger::{Account, Book, Ledger, PolledLedger};
 use crate::orphans::Orphans;
 use crate::output::{Activity, Stream, Word};
 use crate::progress::Progress;
@@ -58,7 +58,7 @@ pub(super) struct Watch<'a> {
     /// A name that no other `fanpcap run` has. The copies' member names begin with it.
     name: String,
     copies: Vec<Copy>,
-    ledger: Ledger,
+    ledger: Box<dyn Book>,
     /// Answers newcomers of a group that this command has founded.
     attending: Option<Attending>,
     progress: Progress,
@@ -119,7 +119,7 @@ impl<'a> Watch<'a> {
             run,
             name: format!("run-{}-{:x}", process::id(), clock::monotonic_ns()),
             attending: founder.as_ref().map(|it| attend(run, it)).transpose()?,
-            ledger: Ledger::new(run.group, run.devices, founder),
+            ledger: ledger(run, founder)?,
             progress: Progress::new(copies.len()),
             copies,
             orphans,
@@ -189,6 +189,7 @@ impl<'a> Watch<'a> {
             ceiling,
             absent: self.ledger.absent(),
             nowhere: self.ledger.nowhere(),
+            at_poller: self.ledger.at_poller(),
             without_share: self.ledger.without_share(),
             none_joined: self.has_none_joined(),
             had_no_members: self.ledger.had_no_members(),
@@ -337,6 +338,17 @@ impl<'a> Watch<'a> {
 }
 
 /// Answers the founded group's newcomers from now on.
+/// The ledger of the copies, before their start.
+///
+/// # Errors
+/// The copies' poller does not reply.
+fn ledger(run: &Run<'_>, founder: Option<Arc<Founder>>) -> Result<Box<dyn Book>> {
+    Ok(match run.poller.zip(run.device) {
+        Some((engine, device)) => Box::new(PolledLedger::new(run.group, engine.name(), device)?),
+        None => Box::new(Ledger::new(run.group, run.devices, founder)),
+    })
+}
+
 fn attend(run: &Run<'_>, founder: &Arc<Founder>) -> Result<Attending> {
     let output = Arc::clone(run.output);
     Attending::start(founder, move |text: &str| output.say(text))

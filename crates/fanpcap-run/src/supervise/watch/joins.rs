@@ -12,10 +12,10 @@ use fanpcap_linux::bpf;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::ETH_P_ALL;
 use fanpcap_linux::process::stat;
-use fanpcap_snapshot::on_engine;
+use fanpcap_snapshot::{on, on_engine};
 
 use super::{Run, Watch};
-use crate::ledger::copy_of;
+use crate::ledger::{First, copy_of};
 use crate::not_joined;
 
 /// Interval of searches for outsiders.
@@ -52,8 +52,10 @@ impl Watch<'_> {
         if self.mode.is_some() {
             return;
         }
-        let Some((copy, record)) = self.ledger.first() else {
-            return;
+        let (copy, record) = match self.ledger.first() {
+            None => return,
+            Some(First::Page(copy, record)) => (copy, record),
+            Some(First::Mode { engine, mode }) => return self.note_mode_at(&engine, &mode),
         };
         let (has, expected) = (record.shown_mode(), &self.run.fanout.text);
         let (program, pid) = (&record.program, record.pid);
@@ -78,6 +80,20 @@ impl Watch<'_> {
             true => on_engine(&mode),
             false => mode,
         });
+    }
+
+    /// Notes the mode of the copies' group at a poller.
+    fn note_mode_at(&mut self, engine: &str, has: &str) {
+        let (group, expected) = (self.run.group, &self.run.fanout.text);
+        let is_other = self.run.fanout.asked.is_none() && has != *expected;
+        if is_other && !self.run.arguments.quiet {
+            self.say(&format!("group {group} has {has}, not {expected}"));
+        }
+        let mode = match is_other {
+            true => has,
+            false => expected,
+        };
+        self.mode = Some(on(engine, mode));
     }
 
     /// Prints one message when all copies have joined.
