@@ -19,7 +19,7 @@ static inline void replace(int in, int out, int version, const char *expression)
 	printf(" -> %d,", drain(p, print_size, NULL));
 	/* Send the same packets again, to show which of them the kernel passes. */
 	send_some(in, out);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	printf(" -> %d\n", drain(p, print_size, NULL));
 	print_stats(p);
 	pcap_close(p);

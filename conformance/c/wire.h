@@ -23,16 +23,31 @@ enum {
 	TIMEOUT = 10,
 	SETTLED = 60,
 	PATIENCE_SECONDS = 60,
-	LIMIT_SECONDS = 150
+	LIMIT_SECONDS = 150,
+	HASTY_SECONDS = 20
 };
 
 /* The wire's ends: frames leave at NEAR and arrive at FAR. */
 static const char *near = "va", *far = "vb";
 
+/* How long to wait for packets: FANPCAP_PATIENCE seconds, where packets are known not to come. */
+static inline double patience(void)
+{
+	const char *given = getenv("FANPCAP_PATIENCE");
+	return given ? atof(given) : PATIENCE_SECONDS;
+}
+
+/* Milliseconds after which the packets that have come can be read. */
+static inline long settled(void)
+{
+	const char *given = getenv("FANPCAP_SETTLED");
+	return given ? atol(given) : SETTLED;
+}
+
 /* Ends a program that hangs. Flushes each line, so that the output before the end is not lost. */
 __attribute__((constructor)) static void limit(void)
 {
-	alarm(LIMIT_SECONDS);
+	alarm(getenv("FANPCAP_PATIENCE") ? HASTY_SECONDS : LIMIT_SECONDS);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	(void)near;
 	(void)far;
@@ -126,12 +141,12 @@ static inline unsigned received(pcap_t *p)
    Gives up after some seconds. */
 static inline void settle(pcap_t *p, unsigned count)
 {
-	double end = now() + PATIENCE_SECONDS;
+	double end = now() + patience();
 	while (received(p) < count && now() < end)
 		sleep_ms(1);
 	if (received(p) < count)
 		printf("%u have come, not %u\n", received(p), count);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 }
 
 /* Frames. */

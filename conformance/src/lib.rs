@@ -5,6 +5,7 @@
 pub mod behaviour;
 pub mod difference;
 pub mod parallel;
+pub mod poller;
 pub mod reasons;
 pub mod run;
 pub mod symbols;

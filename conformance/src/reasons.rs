@@ -37,11 +37,7 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ),
     ("filters/queued_direction", Variant::Xdp, KNOWS_DIRECTION),
     ("filters/queued_metadata", Variant::Xdp, SENT_TAGS),
-    (
-        "filters/too_long",
-        Variant::Xdp,
-        "a filter that is too long for the kernel also cuts packets, as the kernel would",
-    ),
+    ("filters/too_long", Variant::Xdp, TOO_LONG_CUTS),
     (
         "handles/buffers",
         Variant::Xdp,
@@ -61,18 +57,78 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ("reading/breakloop", Variant::Xdp, BROKEN_BEFORE),
     ("reading/longjump", Variant::Xdp, LEFT_IS_READ),
     ("reading/nonblock", Variant::Xdp, BROKEN_BEFORE),
-    (
-        "reading/selectable",
-        Variant::Xdp,
-        "the descriptor is readable once after activation: \
-         the first read does work for the handle's group",
-    ),
+    ("reading/selectable", Variant::Xdp, FIRST_READ),
     (
         "reading/stalled",
         Variant::Xdp,
         "ring buffers have a minimum size, which holds all of these packets",
     ),
     ("reading/timeouts", Variant::Xdp, NO_BLOCKS),
+    ("contents/giant", Variant::Packet, ONCE_ON_LOOPBACK),
+    ("contents/loopback", Variant::Packet, ONCE_ON_LOOPBACK),
+    ("contents/promisc", Variant::Packet, PROMISCUOUS),
+    ("contents/vlan_cut", Variant::Packet, WHOLE_FRAME),
+    ("devices/down_up", Variant::Packet, STAYS_USABLE),
+    ("filters/no_memory", Variant::Packet, WHEN_READ),
+    ("filters/queued", Variant::Packet, WHEN_READ),
+    ("filters/queued_direction", Variant::Packet, KNOWS_DIRECTION),
+    ("filters/queued_half", Variant::Packet, WHEN_READ),
+    ("filters/queued_metadata", Variant::Packet, WHEN_READ),
+    ("filters/too_long", Variant::Packet, TOO_LONG_CUTS),
+    ("handles/buffers", Variant::Packet, LEAST_POOL),
+    ("handles/inject", Variant::Packet, SEES_OWN),
+    ("handles/many", Variant::Packet, DESCRIPTORS),
+    ("handles/own_fanout", Variant::Packet, NO_SOCKET),
+    ("handles/protocol", Variant::Packet, ALL_PROTOCOLS),
+    ("handles/setters", Variant::Packet, ALL_PROTOCOLS),
+    ("handles/sockets", Variant::Packet, NO_SOCKET),
+    ("handles/statistics", Variant::Packet, WHEN_READ),
+    ("handles/unprivileged", Variant::Packet, NEEDS),
+    ("reading/blocks", Variant::Packet, AS_SOON),
+    ("reading/breakloop", Variant::Packet, BROKEN_BEFORE),
+    ("reading/longjump", Variant::Packet, LEFT_IS_READ),
+    ("reading/nonblock", Variant::Packet, BROKEN_BEFORE),
+    ("reading/selectable", Variant::Packet, FIRST_READ),
+    ("reading/stalled", Variant::Packet, LEAST_POOL),
+    ("reading/timeouts", Variant::Packet, AS_SOON),
+    ("contents/any", Variant::Afxdp, TAKEN),
+    ("contents/direction", Variant::Afxdp, NO_SENT),
+    ("contents/jumbo", Variant::Afxdp, LONG_FRAMES),
+    ("contents/vlan", Variant::Afxdp, NO_SENT),
+    ("contents/vlan_any", Variant::Afxdp, TAKEN),
+    ("contents/vlan_cut", Variant::Afxdp, WHOLE_FRAME),
+    ("devices/down_up", Variant::Afxdp, STAYS_USABLE),
+    ("devices/renamed", Variant::Afxdp, TAKEN),
+    ("files/dumped", Variant::Afxdp, TAKEN),
+    ("filters/kernel_metadata", Variant::Afxdp, TAKEN),
+    ("filters/matches", Variant::Afxdp, NO_SENT),
+    ("filters/no_memory", Variant::Afxdp, WHEN_READ),
+    ("filters/queued", Variant::Afxdp, WHEN_READ),
+    ("filters/queued_cooked", Variant::Afxdp, TAKEN),
+    ("filters/queued_direction", Variant::Afxdp, NO_SENT),
+    ("filters/queued_half", Variant::Afxdp, WHEN_READ),
+    ("filters/queued_metadata", Variant::Afxdp, WHEN_READ),
+    ("filters/too_long", Variant::Afxdp, TOO_LONG_CUTS),
+    ("handles/buffers", Variant::Afxdp, LEAST_POOL),
+    ("handles/forked_twice", Variant::Afxdp, NO_SENT),
+    ("handles/links", Variant::Afxdp, TAKEN),
+    ("handles/many", Variant::Afxdp, DESCRIPTORS),
+    ("handles/own_fanout", Variant::Afxdp, NO_SOCKET),
+    ("handles/protocol", Variant::Afxdp, ALL_PROTOCOLS),
+    ("handles/setters", Variant::Afxdp, ALL_PROTOCOLS),
+    ("handles/sockets", Variant::Afxdp, NO_SOCKET),
+    ("handles/statistics", Variant::Afxdp, WHEN_READ),
+    ("handles/threads", Variant::Afxdp, NO_SENT),
+    ("handles/unprivileged", Variant::Afxdp, NEEDS),
+    ("reading/blocks", Variant::Afxdp, AS_SOON),
+    ("reading/breakloop", Variant::Afxdp, BROKEN_BEFORE),
+    ("reading/longjump", Variant::Afxdp, LEFT_IS_READ),
+    ("reading/nested", Variant::Afxdp, NO_SENT),
+    ("reading/nonblock", Variant::Afxdp, BROKEN_BEFORE),
+    ("reading/nothing_passes", Variant::Afxdp, NO_SENT),
+    ("reading/selectable", Variant::Afxdp, FIRST_READ),
+    ("reading/stalled", Variant::Afxdp, LEAST_POOL),
+    ("reading/timeouts", Variant::Afxdp, AS_SOON),
 ];
 
 const KNOWS_DIRECTION: &str = "our library filters queued packets again as the kernel does; \
@@ -92,6 +148,31 @@ const NO_SOCKET: &str = "pcap_fileno() is an epoll descriptor, not a socket, bec
 const NO_BLOCKS: &str = "the rings have no blocks: packets can be read as soon as they arrive";
 const BROKEN_BEFORE: &str = "a loop that was broken before the call delivers nothing; \
     the system's library delivers one packet first";
+
+const TOO_LONG_CUTS: &str = "a filter that is too long for the kernel also cuts packets, as the \
+    kernel would";
+const FIRST_READ: &str = "the descriptor is readable once after activation: the first read does \
+    work for the handle's group";
+
+// Handles of pollers.
+const ONCE_ON_LOOPBACK: &str = "a poller takes each packet of the loopback device once, so the \
+    statistics count it once; the system's library counts it as sent and as received";
+const PROMISCUOUS: &str = "the poller makes the device promiscuous, too";
+const STAYS_USABLE: &str = "the descriptor stays usable when the device goes down, so select() \
+    needs no timeout";
+const WHEN_READ: &str = "the reader runs filters when packets are read: packets count as received \
+    until a filter rejects them, and only the newest filter decides about a packet";
+const LEAST_POOL: &str = "pools have a minimum size, which is more than these rings have";
+const SEES_OWN: &str = "the poller captures the packets that the handle sends, too";
+const DESCRIPTORS: &str = "a handle has more descriptors: for its pool, its bell and its poller";
+const ALL_PROTOCOLS: &str = "a poller captures all protocols, so a handle for one protocol is \
+    refused";
+const NEEDS: &str = "the error also names what a member of a poller needs";
+const AS_SOON: &str = "packets can be read as soon as the poller has them";
+const NO_SENT: &str = "AF_XDP does not capture packets that the host sends";
+const LONG_FRAMES: &str = "AF_XDP captures no packets of more than 3840 bytes";
+const TAKEN: &str = "the poller takes the packets from the host, so handles on other devices, such \
+    as the any device, do not get them";
 
 /// The reason why this behaviour differs in this variant; `None` if it must not differ.
 pub fn reason(name: &str, variant: Variant) -> Option<&'static str> {

@@ -12,6 +12,7 @@ use fanpcap_testkit::veth::ip;
 use fanpcap_testkit::{Scratch, Veth, netns};
 
 use crate::difference::difference;
+use crate::poller::Poller;
 use crate::{Behaviour, Variant, parallel, reasons};
 
 /// The devices on which programs send and capture.
@@ -47,7 +48,12 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
     let scratch = Scratch::new()?;
     let program = behaviour.compile(&scratch, &[])?;
     let on = |variant: Variant| {
-        let ended = run_in_scene(&scratch, variant.command(&program)?)?;
+        let mut command = variant.command(&program)?;
+        if reasons::reason(&behaviour.name, variant).is_some() {
+            // The program need not wait long for packets that do not come.
+            command.env("FANPCAP_PATIENCE", "1");
+        }
+        let ended = run_in_scene(&scratch, variant, command)?;
         Ok((variant, ended))
     };
     // Run all variants at the same time, because a run mostly waits.
@@ -73,12 +79,12 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
     Ok(differing)
 }
 
-/// Runs a command in a new namespace with a wire between two devices, in a directory of its own.
-/// The command gets the devices' names as arguments.
+/// Runs a command in a new namespace with a wire between two devices, in a directory of its own,
+/// and with the variant's poller. The command gets the devices' names as arguments.
 ///
 /// # Errors
-/// The namespace can't be created, or the program doesn't end.
-pub fn run_in_scene(scratch: &Scratch, mut command: Command) -> Result<Ended> {
+/// The namespace can't be created, or the program or the poller doesn't end.
+pub fn run_in_scene(scratch: &Scratch, variant: Variant, mut command: Command) -> Result<Ended> {
     let directory = scratch.new_file("run");
     fs::create_dir(&directory)?;
     command.args(DEVICES).current_dir(&directory);
@@ -87,7 +93,12 @@ pub fn run_in_scene(scratch: &Scratch, mut command: Command) -> Result<Ended> {
         ip(&format!("link set {} address 02:00:00:00:00:0a", wire.near))?;
         ip(&format!("link set {} address 02:00:00:00:00:0b", wire.far))?;
         ip(&format!("address add 192.0.2.2/24 dev {}", wire.far))?;
-        run(scratch, &mut command)
+        let polled = variant.polled();
+        let poller = (!polled.is_empty()).then(|| Poller::start(scratch, polled));
+        let poller = poller.transpose()?;
+        let ended = run(scratch, &mut command)?;
+        poller.map_or(Ok(()), Poller::end)?;
+        Ok(ended)
     })
 }
 
@@ -108,9 +119,10 @@ fn transcript(ended: &Ended) -> String {
 /// # Errors
 /// The errors that were found; or the program failed.
 pub fn run_watched(scratch: &Scratch, watcher: &[&str], program: &Path) -> Result<()> {
-    let mut command = Variant::Tpacket.command(watcher[0])?;
+    let variant = Variant::Tpacket;
+    let mut command = variant.command(watcher[0])?;
     command.args(&watcher[1..]).arg(program);
-    let ended = run_in_scene(scratch, command)?;
+    let ended = run_in_scene(scratch, variant, command)?;
     let clean = ended.status.success() && !REPORTS.iter().any(|word| ended.err.contains(word));
     ensure!(clean, "{}\n{}", ended.status, ended.err);
     Ok(())

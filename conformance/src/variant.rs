@@ -21,15 +21,28 @@ pub enum Variant {
     /// Our library with an XDP program on the device. The program also passes all packets to the
     /// host.
     Xdp,
+    /// Our library as a member of a poller that reads packet sockets.
+    Packet,
+    /// Our library as a member of a poller that reads AF_XDP sockets.
+    Afxdp,
 }
 
 /// The variants that are compared with the system's library, in the order of the matrix's columns.
-pub const COMPARED: [Variant; 4] = [
+pub const COMPARED: [Variant; 6] = [
     Variant::Staged,
     Variant::Tpacket,
     Variant::Group,
     Variant::Xdp,
+    Variant::Packet,
+    Variant::Afxdp,
 ];
+
+/// Milliseconds that a program waits for further packets after the packets that it has counted.
+const SETTLED: (&str, &str) = ("FANPCAP_SETTLED", "200");
+
+/// The settings of devices that have a poller.
+const PACKET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/packet.conf");
+const AFXDP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/afxdp.conf");
 
 impl Variant {
     /// The variant's name in reports.
@@ -40,6 +53,18 @@ impl Variant {
             Self::Tpacket => "tpacket",
             Self::Group => "group of one",
             Self::Xdp => "xdp",
+            Self::Packet => "packet",
+            Self::Afxdp => "afxdp",
+        }
+    }
+
+    /// The devices that a poller serves for this variant, each with its engine. Devices that a
+    /// program makes have no poller, so the system's library reads them.
+    pub const fn polled(self) -> &'static [&'static str] {
+        match self {
+            Self::System | Self::Staged | Self::Tpacket | Self::Group | Self::Xdp => &[],
+            Self::Packet => &["packet:va", "packet:vb", "packet:lo"],
+            Self::Afxdp => &["afxdp:va", "afxdp:vb"],
         }
     }
 
@@ -58,6 +83,9 @@ impl Variant {
                 ("PCAP_FANOUT", "hash"),
             ],
             Self::Xdp => &[("PCAP_DRIVER", "xdp")],
+            // No counter says that all packets have come that a filter will reject.
+            Self::Packet => &[("PCAP_CONFIG", PACKET), SETTLED],
+            Self::Afxdp => &[("PCAP_CONFIG", AFXDP), SETTLED],
         }
     }
 
@@ -68,7 +96,9 @@ impl Variant {
     pub fn command(self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = match self {
             Self::System => on_system(program),
-            Self::Staged | Self::Tpacket | Self::Group | Self::Xdp => on_ours(program)?,
+            Self::Staged | Self::Tpacket | Self::Group | Self::Xdp | Self::Packet | Self::Afxdp => {
+                on_ours(program)?
+            }
         };
         command.envs(self.environment().iter().copied());
         Ok(command)

@@ -41,10 +41,10 @@ static void while_waiting(int version, int port, int where)
 	printf("version %d%s%s\n", version, where & NO_FILES ? ", no more files" : "",
 	       where & ELSEWHERE ? ", in another namespace" : "");
 	pthread_create(&thread, NULL, read_one, &reader);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	limit_files(where & NO_FILES);
 	set_up_by(control, far, 0);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	set_up_by(control, far, 1);
 	send_until(port, reader.p, 1);
 	pthread_join(thread, NULL);

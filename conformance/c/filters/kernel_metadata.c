@@ -21,10 +21,10 @@ static void capture(int in, int out, const char *device, int version, const char
 	/* The library filters the first packets too, because they might have been queued before the
 	   filter was set. Print only the packets that come after these. */
 	send_some(in, out);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	drain(p, count_packet, &count);
 	send_some(in, out);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	printf(" -> %d\n", drain(p, print_size, NULL));
 	print_stats(p);
 	pcap_close(p);

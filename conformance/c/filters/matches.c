@@ -37,7 +37,7 @@ int main(void)
 				send_tagged(in, &taggings[tag], 60 + 2 * tag);
 				send_tagged(out, &taggings[tag], 60 + 2 * tag + 1);
 			}
-			sleep_ms(SETTLED);
+			sleep_ms(settled());
 			int count = drain(p, mark, marks);
 			printf("%s: %d, %d %s\n", marks, rc, count, expressions[i]);
 			pcap_freecode(&program);

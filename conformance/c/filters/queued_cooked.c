@@ -28,7 +28,7 @@ static void replace(int in, int out, int link, const char *expression)
 	   round. */
 	for (int i = 0; i < 2; i++) {
 		send_some(in, out);
-		sleep_ms(SETTLED);
+		sleep_ms(settled());
 		if (i == 0)
 			drain(p, count_packet, &count);
 	}

@@ -24,13 +24,13 @@ static void length(int port, int version, unsigned instructions)
 	int rc = pcap_setfilter(p, &program);
 	printf("version %d, %u instructions: %d [%s]\n", version, instructions, rc, rc ? pcap_geterr(p) : "");
 	send_numbered(port, 10, 8);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	printf(" -> %d\n", drain(p, print_cut, NULL));
 	print_stats(p);
 	/* A short filter replaces the long one. */
 	filter(p, "ether[17] & 3 == 0");
 	send_numbered(port, 20, 8);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	printf("  short again:");
 	printf(" -> %d\n", drain(p, print_cut, NULL));
 	print_stats(p);

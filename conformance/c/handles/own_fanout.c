@@ -3,9 +3,9 @@
 
 static void await_both(pcap_t **members, unsigned count)
 {
-	for (double end = now() + PATIENCE_SECONDS; received(members[0]) + received(members[1]) < count && now() < end;)
+	for (double end = now() + patience(); received(members[0]) + received(members[1]) < count && now() < end;)
 		sleep_ms(1);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 }
 
 int main(void)

@@ -22,7 +22,7 @@ int main(void)
 			send_numbered(out, 0, 2);
 			send_tagged(in, &taggings[0], 100);
 			send_tagged(in, &taggings[1], 100);
-			sleep_ms(SETTLED);
+			sleep_ms(settled());
 			printf(" -> %d\n", drain(p, print_packet, NULL));
 			print_stats(p);
 			pcap_close(p);

@@ -3,9 +3,9 @@
 
 static void await_both(pcap_t *one, pcap_t *other, unsigned count)
 {
-	for (double end = now() + PATIENCE_SECONDS; received(one) + received(other) < count && now() < end;)
+	for (double end = now() + patience(); received(one) + received(other) < count && now() < end;)
 		sleep_ms(1);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 }
 
 int main(void)
@@ -26,7 +26,7 @@ int main(void)
 		pcap_breakloop(other);
 		pcap_close(other);
 		send_numbered(port, 20, 3);
-		sleep_ms(SETTLED);
+		sleep_ms(settled());
 		printf("  alone:");
 		printf(" -> %d\n", drain(one, print_number, NULL));
 		pcap_close(one);

@@ -30,7 +30,7 @@ int main(void)
 		for (int ms = 0; seen < 3 && ms < PATIENCE_SECONDS * 1000; ms++)
 			sleep_ms(1);
 		/* Give the other thread time to begin its wait. */
-		sleep_ms(SETTLED);
+		sleep_ms(settled());
 		pthread_cancel(thread);
 		pthread_join(thread, &result);
 		printf(" cancelled %s,", yes(result == PTHREAD_CANCELED));

@@ -83,7 +83,7 @@ static void fork_while_read(int version, int port, int reads)
 	struct loop waiting = { opened(far, version), reads ? -1 : FRAMES, 0 };
 	printf("version %d\n", version);
 	pthread_create(&thread, NULL, loop, &waiting);
-	sleep_ms(SETTLED);
+	sleep_ms(settled());
 	in_child(waiting.p, port, reads);
 	/* The processes do not share the position in the ring. So the parent does not read the child's
 	   packets, nor any later packet. */

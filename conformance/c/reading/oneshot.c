@@ -27,7 +27,7 @@ int main(void)
 		settle(p, 3);
 		int rc = pcap_next_ex(p, &first, &one);
 		send_sized(port, 100, 2000, SIZE);
-		sleep_ms(SETTLED);
+		sleep_ms(settled());
 		printf("version %d: %d, %u, %s\n", version, rc, number_of(one), yes(intact(one)));
 		rc = pcap_next_ex(p, &second, &two);
 		printf("  %d, %u, %s\n", rc, number_of(two), yes(intact(two)));

@@ -29,7 +29,7 @@ int main(void)
 		for (int round = 0; round < 20; round++) {
 			for (unsigned end = sent + 60; sent < end; sent++)
 				send_sized(port, sent, 1, SMALLEST + sent * 37 % 1400);
-			for (double end = now() + PATIENCE_SECONDS; state.next < sent && now() < end;)
+			for (double end = now() + patience(); state.next < sent && now() < end;)
 				pcap_dispatch(p, round % 2 ? -1 : 7, check, (u_char *)&state);
 		}
 		printf("version %d: %u of %u, wrong %u\n", version, state.next, sent, state.wrong);

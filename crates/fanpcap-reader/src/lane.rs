@@ -52,11 +52,20 @@ struct Refilter {
 }
 
 impl Refilter {
-    /// Out of line, so that a reader without a filter keeps the frame in registers.
+    /// How many bytes of the packet the application gets; 0 if the filter rejects the packet. Out
+    /// of line, so that a reader without a filter keeps the frame in registers.
     #[inline(never)]
-    fn passes(&self, frame: Frame<'_>) -> bool {
+    fn kept(&self, frame: Frame<'_>) -> u32 {
         let has_passed = self.number != 0 && frame.filter() == self.number;
-        has_passed || View::of(&frame).filtered(&self.filter) != 0
+        if has_passed {
+            return u32::MAX;
+        }
+        match View::of(&frame).filtered(&self.filter) {
+            0 => 0,
+            // Where no kernel runs the filter, the reader cuts packets as the kernel does.
+            kept if self.is_counted && self.number == 0 => kept,
+            _ => u32::MAX,
+        }
     }
 
     /// Whether a rejected packet must be subtracted from the number of received packets. This is so
@@ -222,7 +231,7 @@ impl Intake {
         // Compute the count only if it is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
-        let Some(frame) = ring.next_frame().map_err(corrupt)? else {
+        let Some(mut frame) = ring.next_frame().map_err(corrupt)? else {
             return Ok(false);
         };
         if R::IS_OF_FRAMES {
@@ -241,7 +250,8 @@ impl Intake {
             }
         }
         if let Some(refilter) = &self.refilter {
-            if !refilter.passes(frame.again()) {
+            let kept = refilter.kept(frame.again());
+            if kept == 0 {
                 let count = refilter.takes_back(frame).into();
                 control.rejected.fetch_add(count, Ordering::Relaxed);
                 let kept = self.publisher.as_ref().map(|it| &it.kept);
@@ -250,6 +260,7 @@ impl Intake {
                 }
                 return Ok(false);
             }
+            frame.cut(kept);
         }
         let accepted = control.wanted.accept(frame, packet);
         accepted.map_err(corrupt)

@@ -293,6 +293,13 @@ impl Frame<'_> {
         self.captured
     }
 
+    /// Keeps at most so many bytes of the packet. A tag among them that packet sockets have beside
+    /// the frame does not count.
+    pub fn cut(&mut self, bytes: u32) {
+        let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN);
+        self.captured = self.captured.min(bytes.saturating_add(tag_len));
+    }
+
     /// The VLAN tag that the kernel has removed from the frame.
     #[inline]
     pub fn vlan(&self) -> Option<Vlan> {

@@ -236,6 +236,32 @@ fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
     assert_eq!(got, [(22, tagged.data)], "with its tag, as it came");
 }
 
+/// The kernel cuts a packet to the bytes that the filter keeps, before it puts the tag back.
+#[test]
+fn a_filter_that_only_the_reader_runs_cuts_packets_as_the_kernel_does() {
+    for (number, cut) in [(None, true), (Some(7), false)] {
+        let (device, input) = FakeProgram::new(TIMEOUT);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        reader.set_filter(vec![Classic::keep(20)], number);
+        let addresses: Vec<u8> = (0..12).collect();
+        let frame = |rest: &[u8]| Written {
+            data: [&addresses, rest, &[5; 20]].concat(),
+            filter: 7,
+            ..record(1, 0)
+        };
+        device.arrive(&[frame(&[8, 0]), frame(&[0x81, 0, 0, 9, 8, 0])]);
+        let mut got = Vec::new();
+        dispatch(&reader, -1, |packet| {
+            got.push((packet.data.len(), packet.len))
+        });
+        let expected = match cut {
+            true => [(20, 34), (24, 38)],
+            false => [(34, 34), (38, 38)],
+        };
+        assert_eq!(got, expected, "{number:?}");
+    }
+}
+
 #[test]
 fn packets_are_selected_by_where_they_go() {
     for (direction, expected) in [(Direction::In, 1), (Direction::Out, 2)] {
