@@ -1,6 +1,7 @@
 //! An engine, and a device that the engine has taken.
 
 use crate::fd_store::FdStore;
+use crate::ledger::Ledger;
 use crate::on_device::OnDevice;
 use crate::refusal::Refusal;
 use fanpcap_linux::memory::Memory;
@@ -155,14 +156,8 @@ pub trait WatchedCounters: Send + Sync {
     /// with the cookie `socket` has the slot.
     fn stop(&self, slot: u8, socket: u64);
 
-    /// Packets that came to the group.
-    fn offered(&self) -> u64;
-
-    /// Packets that the steering program dropped.
-    fn nowhere(&self) -> u64;
-
-    /// Packets for which the group had no member.
-    fn no_member(&self) -> u64;
+    /// What became of the group's packets so far.
+    fn ledger(&self) -> Ledger;
 }
 
 // Structs with an `Engine` field need this for their `Debug`. A derived `Debug` would bring the

@@ -64,12 +64,12 @@ impl GroupCounters {
 
     /// Packets for which the group had no member.
     pub fn no_member(&self) -> u64 {
-        self.counters.no_member()
+        self.counters.ledger().no_member
     }
 
     /// Packets that the steering program dropped.
     pub fn nowhere(&self) -> u64 {
-        self.counters.nowhere()
+        self.counters.ledger().nowhere
     }
 
     /// Whether `members` has all members that the group has had so far.
@@ -79,7 +79,7 @@ impl GroupCounters {
 
     /// Packets that came to the group.
     pub fn offered(&self) -> u64 {
-        self.counters.offered()
+        self.counters.ledger().offered
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn pool(memory: PoolMemory, welcome: &Welcome) -> Pool {
         now: clock::monotonic_ns,
         offset: clock::realtime_offset_ns,
     };
-    Pool::new(memory, welcome.ifindex, clocks).with_hardware(welcome.hardware)
+    Pool::on_device(memory, welcome.ifindex, welcome.hardware, clocks)
 }
 
 /// How soon to send a message again for which the connection had no room.

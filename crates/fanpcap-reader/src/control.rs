@@ -134,12 +134,9 @@ impl Control {
                 let descriptor = timer.descriptor()?;
                 Some((descriptor, timer.heeds_descriptor()))
             });
-            let due = due
-                .into_iter()
-                .chain(self.timers().filter_map(TaskTimer::due));
             // Best effort: if the call fails, the descriptor may become readable too often, or one
             // packet late.
-            let _ = any.set(devices.chain(groups), due.min());
+            let _ = any.set(devices.chain(groups), self.least([due, None]));
         }
     }
 
@@ -178,6 +175,18 @@ impl Control {
 
     pub(crate) fn timers(&self) -> impl Iterator<Item = &TaskTimer> {
         self.devices.iter().filter_map(|device| device.timer.get())
+    }
+
+    /// The least of the limits and of the time until group tasks are due.
+    pub(crate) fn least(&self, limits: [Option<Duration>; 2]) -> Option<Duration> {
+        limits.into_iter().chain([self.due()]).flatten().min()
+    }
+
+    /// The time until group tasks are due, if their descriptor does not become readable.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.timers().filter_map(TaskTimer::due).min()
     }
 
     /// Whether the handle is a member of a group that may have tasks for the reader.
@@ -264,9 +273,8 @@ impl Control {
 
     /// Chooses packets by their direction.
     pub fn set_direction(&self, direction: Direction) {
-        self.wanted
-            .direction
-            .store(direction as u8, Ordering::Relaxed);
+        let direction = direction as u8;
+        self.wanted.direction.store(direction, Ordering::Relaxed);
     }
 
     /// Sets the offset in the frame at which the reader re-inserts VLAN tags. `None`: it re-inserts

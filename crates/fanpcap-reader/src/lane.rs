@@ -87,11 +87,10 @@ impl Lane {
     }
 
     pub(crate) fn set_publisher(&mut self, publisher: Box<Publisher>) {
-        let taken = self.ring.taken();
-        self.intake
-            .show(publisher.kept.position.clone(), &self.ring);
-        self.intake.look_at = taken + 1;
-        self.intake.publisher = Some(publisher);
+        let Self { ring, intake } = self;
+        intake.show(publisher.kept.position.clone(), ring);
+        intake.look_at = ring.taken() + 1;
+        intake.publisher = Some(publisher);
     }
 
     /// Makes the reader run `filter` from the next packet on. If `in_kernel` is `None`, the reader
@@ -140,10 +139,9 @@ impl Lane {
     #[inline(never)]
     pub(crate) fn look(&mut self, control: &Control) {
         let taken = self.ring.taken();
-        if taken < self.intake.skipped {
-            return;
+        if taken >= self.intake.skipped {
+            self.intake.look_at = look(&mut self.intake.publisher, taken, control);
         }
-        self.intake.look_at = look(&mut self.intake.publisher, taken, control);
     }
 
     /// Returns the arrival time of the next frame, even if the application does not want the frame.
@@ -293,10 +291,7 @@ fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -
 /// the last block or frame that came before the kernel had the filter.
 #[inline]
 fn pass(refilter: &mut Option<Refilter>) {
-    if let Some(Refilter {
-        left: Some(left), ..
-    }) = refilter
-    {
+    if let Some(left) = refilter.as_mut().and_then(|it| it.left.as_mut()) {
         *left = left.saturating_sub(1);
         if *left == 0 {
             *refilter = None;

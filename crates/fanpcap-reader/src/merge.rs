@@ -10,8 +10,9 @@ use crate::control::Control;
 use crate::inherited::Inherited;
 use crate::lane::Lane;
 use fanpcap_linux::process::signal::Blocked;
-use fanpcap_ring::{Layout, Stamp};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use fanpcap_linux::wait::clock;
+use fanpcap_ring::{Layout, Ring, Stamp};
+use std::time::Duration;
 
 /// The time after a block's time-out within which the kernel hands over the block. Timers of old
 /// kernels tick every 4 ms.
@@ -71,7 +72,7 @@ enum Due {
 impl Merge {
     /// Merges lanes in which the kernel hands over each packet within `timeout`.
     pub(crate) fn new(lanes: Vec<Lane>, timeout: Option<Duration>) -> Self {
-        let is_late = lanes.iter().any(|lane| lane.ring.is_late());
+        let is_late = lanes.iter().any(|lane| !matches!(lane.ring, Ring::Pool(_)));
         let timeout = timeout.filter(|_| is_late);
         Self {
             heads: vec![None; lanes.len()],
@@ -81,7 +82,7 @@ impl Merge {
             delay: timeout.unwrap_or_default() + SLACK,
             horizon: Duration::ZERO,
             hurried: false,
-            clock: now,
+            clock: || Duration::from_nanos(clock::realtime_ns()),
         }
     }
 
@@ -282,11 +283,6 @@ impl Merge {
 fn ends(control: &Control, call: &Call) -> bool {
     let may_be_empty = control.is_nonblocking() || control.may_be_empty(call);
     call.delivered > 0 || (call.begun && may_be_empty)
-}
-
-fn now() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default()
 }
 
 fn since_1970(stamp: Stamp) -> Duration {

@@ -53,10 +53,8 @@ struct State {
     filter: Option<Vec<Classic>>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per handle, and each packet passes it"
-)]
+// The variants are not boxed, because each packet passes them.
+#[expect(clippy::large_enum_variant, reason = "there is one per handle")]
 enum Lanes {
     One(Lane),
     Several(Merge),
@@ -104,9 +102,8 @@ impl State {
         };
         let filter = self.filter.as_ref();
         let inherited = inherited.into_iter();
-        merge
-            .inherited
-            .extend(inherited.map(|it| Inherited::new(it, filter)));
+        let inherited = inherited.map(|it| Inherited::new(it, filter));
+        merge.inherited.extend(inherited);
         self.lanes = Lanes::Several(merge);
     }
 
@@ -137,10 +134,8 @@ impl Reader {
             return Err(io::Error::from_raw_os_error(E2BIG));
         }
         let longest = inputs.iter().filter_map(|input| input.timeout).max();
-        let parts = inputs.into_iter().map(|input| {
-            let lane = Lane::new(input.ring, input.timeout);
-            (lane, input.port)
-        });
+        let parts = inputs.into_iter();
+        let parts = parts.map(|it| (Lane::new(it.ring, it.timeout), it.port));
         let (lanes, ports): (Vec<_>, _) = parts.unzip();
         let control = Control::new(ports, longest, options)?;
         if lanes.len() != 1 || !control.is_socket() {
@@ -167,10 +162,7 @@ impl Reader {
     /// No other thread is in this function at the same time. A thread that has left the function by
     /// longjmp(3) does not count.
     #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "a lock could be left locked, by longjmp and by fork"
-    )]
+    #[expect(unsafe_code, reason = "longjmp and fork could leave a lock locked")]
     pub unsafe fn next(&self, call: &mut Call, packet: &mut Packet) -> Result<(), End> {
         loop {
             // SAFETY: the caller is the only thread in here, and `state` is not used during the

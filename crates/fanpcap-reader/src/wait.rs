@@ -24,9 +24,10 @@ impl Control {
         match wait {
             Wait::Rest(rest) => self.rest(rest).inspect_err(|_| self.announce_now()),
             Wait::Packets(longest) => {
-                let (is_own, is_called) = self.wait_for_packets(longest, was_woken)?;
-                // The application must not notice a wait that ended for the reader's own reasons.
-                call.begun |= is_own;
+                let (is_own, is_called) = self.wait_for_packets(longest)?;
+                // The application must not notice a wait that ended for the reader's own reasons,
+                // unless it was woken for group tasks, and does not expect the read to wait.
+                call.begun |= is_own || (is_called && was_woken);
                 Ok(is_called)
             }
             Wait::Any(devices, longest, after) => {
@@ -39,44 +40,30 @@ impl Control {
 
     /// Waits for packets of the only device. Returns whether the wait was the application's own,
     /// and whether the reader must run group tasks. The wait was not the application's own if it
-    /// ended for the reader's work: `longest` has passed, a signal has come, another thread has
-    /// nudged the reader, or group tasks are due. `was_woken`: the application was woken for group
-    /// tasks, and does not expect the read to wait.
-    fn wait_for_packets(
-        &self,
-        longest: Option<Duration>,
-        was_woken: bool,
-    ) -> Result<(bool, bool), End> {
+    /// ended for the reader's work, and must be repeated: `longest` has passed, a signal has come,
+    /// another thread has nudged the reader, group tasks are due, or the device is down.
+    fn wait_for_packets(&self, longest: Option<Duration>) -> Result<(bool, bool), End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
-        loop {
-            if blocking && !device.port().arm(1) {
-                return Ok((false, self.is_called(false)));
-            }
-            let wake = blocking.then_some(&self.wake);
-            let limits = [longest, limit(blocking, device.is_down())];
-            let (woken, is_called) = self.wait_for_one(Some(device.waits_on()), wake, limits)?;
-            if let Some(woken) = woken {
-                device.check(woken.socket)?;
-                // A descriptor other than a socket also becomes readable when the device goes down.
-                let is_down = device.is_down() && !device.port().is_socket();
-                if woken.socket == POLLIN && !is_down {
-                    return Ok((true, is_called));
-                }
-                self.check_break(woken.signalled)?;
-            }
-            if device.is_down() {
-                device.look_after()?;
-            }
-            if !blocking {
+        if blocking && !device.port().arm(1) {
+            return Ok((false, self.is_called(false)));
+        }
+        let wake = blocking.then_some(&self.wake);
+        let limits = [longest, limit(blocking, device.is_down())];
+        let (woken, is_called) = self.wait_for_one(Some(device.waits_on()), wake, limits)?;
+        if let Some(woken) = woken {
+            device.check(woken.socket)?;
+            // A descriptor other than a socket also becomes readable when the device goes down.
+            let is_down = device.is_down() && !device.port().is_socket();
+            if woken.socket == POLLIN && !is_down {
                 return Ok((true, is_called));
             }
-            let is_nudged = woken.is_some_and(|woken| woken.signalled);
-            let is_over = woken.is_none_or(|woken| woken == Woken::default());
-            if is_nudged || is_called || (longest.is_some() && is_over) {
-                return Ok((is_called && was_woken, is_called));
-            }
+            self.check_break(woken.signalled)?;
         }
+        if device.is_down() {
+            device.look_after()?;
+        }
+        Ok((!blocking, is_called))
     }
 
     /// Waits until a device whose bit is set in `devices` may have got as many packets as `after`
@@ -139,18 +126,6 @@ impl Control {
         let woken = self.woken(waited)?;
         let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
         Ok((woken, is_called))
-    }
-
-    /// The least of the limits and of the time until group tasks are due.
-    fn least(&self, limits: [Option<Duration>; 2]) -> Option<Duration> {
-        limits.into_iter().chain([self.due()]).flatten().min()
-    }
-
-    /// The time until group tasks are due, if their descriptor does not become readable.
-    #[cold]
-    #[inline(never)]
-    fn due(&self) -> Option<Duration> {
-        self.timers().filter_map(TaskTimer::due).min()
     }
 
     /// Whether group tasks are due: their descriptor is readable (`called`), or their time has

@@ -278,12 +278,9 @@ impl Blocks {
     }
 
     fn descriptor(&self) -> Descriptor {
+        let descriptor = self.block(self.current).cast::<Descriptor>();
         // SAFETY: every block begins with a descriptor, and the current block is the reader's.
-        unsafe {
-            self.block(self.current)
-                .cast::<Descriptor>()
-                .read_unaligned()
-        }
+        unsafe { descriptor.read_unaligned() }
     }
 }
 
@@ -331,7 +328,8 @@ impl Layout for Blocks {
             len: header.len,
             stamp: header.stamp,
             status: header.status,
-            tci: low_half(header.tci),
+            // The kernel's field has 32 bits, of which the upper half is not used.
+            tci: (header.tci & 0xffff) as u16,
             tpid: header.tpid,
         };
         // SAFETY: the block belongs to the reader from `start` to its end, and `HEAD` bytes fit
@@ -399,11 +397,4 @@ impl Blocks {
             self.current = (self.current + 1) % self.count;
         }
     }
-}
-
-/// Returns the tag's control information: the lower 16 of the 32 bits of the kernel's field.
-#[inline(always)]
-fn low_half(tci: u32) -> u16 {
-    let [a, b, ..] = tci.to_le_bytes();
-    u16::from_le_bytes([a, b])
 }

@@ -74,15 +74,10 @@ impl LinkInfo {
         let mut bytes = [0; LINK_LEN];
         bytes[2..4].copy_from_slice(&self.protocol.to_be_bytes());
         bytes[4..8].copy_from_slice(&self.ifindex.to_ne_bytes());
-        set_hatype(&mut bytes, self.hatype);
+        bytes[8..10].copy_from_slice(&self.hatype.to_ne_bytes());
         bytes[10] = self.pkttype;
         bytes
     }
-}
-
-/// Sets the hardware type in a `sockaddr_ll`.
-pub(crate) fn set_hatype(link: &mut [u8; LINK_LEN], hatype: u16) {
-    link[8..10].copy_from_slice(&hatype.to_ne_bytes());
 }
 
 pub(crate) const LINK_LEN: usize = 20;
@@ -132,9 +127,11 @@ pub(crate) struct FrameHeader {
 const OF_RECORD: u32 = u32::MAX;
 
 /// Flag of a record: the host sends the frame.
-pub(crate) const OUTGOING: u16 = 1;
+pub const OUTGOING: u16 = 1;
 /// Flag of a record: the kernel has kept the frame's first tag beside the frame.
-pub(crate) const TAGGED: u16 = 2;
+pub const TAGGED: u16 = 2;
+/// Flag of a record: another member also gets the packet.
+pub const COPY: u16 = 4;
 
 /// Length of the two addresses of an Ethernet frame. The protocol or the first tag follows them.
 pub(crate) const ADDRESSES_LEN: usize = 12;

@@ -15,7 +15,6 @@
 //! a block is trusted. A record that makes no sense ends its block.
 
 pub mod layout;
-mod shape;
 pub mod program;
 mod words;
 mod memory;
@@ -24,7 +23,7 @@ mod writer;
 #[cfg(test)]
 mod model;
 
-use crate::frame::{Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp, set_hatype};
+use crate::frame::{COPY, Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp};
 use crate::layout::Layout;
 use crate::wall::{OffsetClock, Wall};
 use lane::{LATEST, Lane, NONE, Next};
@@ -32,13 +31,10 @@ use std::mem;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
+pub use layout::{POOL_LEN, PoolShape};
 pub use memory::{PoolCounts, PoolMemory, PoolWords};
-pub use shape::{POOL_LEN, PoolShape};
 pub use words::{NEVER, ONLY_DROPS, Word, wake_after};
 pub use writer::{LaneWriter, NewRecord};
-
-/// Flag of a record: another member also gets the packet.
-const COPY: u16 = 4;
 
 const ARPHRD_ETHER: u16 = 1;
 const PACKET_HOST: u8 = 0;
@@ -104,18 +100,22 @@ enum State {
 impl Pool {
     /// The pool of a member on the Ethernet device with this index.
     pub fn new(memory: PoolMemory, ifindex: u32, clocks: PoolClocks) -> Self {
+        Self::on_device(memory, ifindex, ARPHRD_ETHER, clocks)
+    }
+
+    /// The pool of a member on a device with this index and this hardware type (`ARPHRD_*`).
+    pub fn on_device(memory: PoolMemory, ifindex: u32, hatype: u16, clocks: PoolClocks) -> Self {
         let mut lanes = (0..memory.words.lanes()).map(|number| Lane::new(number, &memory));
         // A pool's memory has at least one lane.
         let current = lanes.next().unwrap_or_else(|| Lane::new(0, &memory));
         let others = lanes.collect();
-        let device = LinkInfo {
+        let link = |pkttype| LinkInfo {
             protocol: 0,
             ifindex,
-            hatype: ARPHRD_ETHER,
-            pkttype: 0,
+            hatype,
+            pkttype,
         };
-        let links =
-            [PACKET_HOST, PACKET_OUTGOING].map(|pkttype| LinkInfo { pkttype, ..device }.to_bytes());
+        let links = [PACKET_HOST, PACKET_OUTGOING].map(|pkttype| link(pkttype).to_bytes());
         Self {
             current,
             others,
@@ -132,15 +132,6 @@ impl Pool {
             last: 0,
             gives: true,
         }
-    }
-
-    /// Shows this hardware type (`ARPHRD_*`) for the device, in the place of Ethernet's.
-    #[must_use]
-    pub fn with_hardware(mut self, hatype: u16) -> Self {
-        self.links
-            .iter_mut()
-            .for_each(|link| set_hatype(link, hatype));
-        self
     }
 
     /// Continues with the records that a dead reader of this pool has left unread. The dead reader

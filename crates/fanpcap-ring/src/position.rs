@@ -52,8 +52,7 @@ impl Mark {
 /// The lower 32 bits of a word.
 #[inline(always)]
 pub(crate) fn low_half(word: u64) -> u32 {
-    let [a, b, c, d, ..] = word.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
+    (word & 0xffff_ffff) as u32
 }
 
 #[cfg(test)]

@@ -103,11 +103,6 @@ impl Ring {
         }
     }
 
-    /// Whether the ring can have packets that the kernel has not handed over yet.
-    pub fn is_late(&self) -> bool {
-        !matches!(self, Self::Pool(_))
-    }
-
     /// Whether at least a quarter of the ring is unread.
     pub fn is_filling(&self) -> bool {
         match self {

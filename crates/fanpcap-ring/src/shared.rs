@@ -110,10 +110,7 @@ impl<T> OneReader<T> {
     /// # Safety
     /// No thread still uses a reference that an earlier call returned.
     #[inline]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the caller promises that there is one only"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that it is alone")]
     pub unsafe fn get(&self) -> &mut T {
         // SAFETY: the caller promises that no other reference is in use.
         unsafe { &mut *self.0.get() }

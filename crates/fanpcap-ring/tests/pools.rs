@@ -368,7 +368,7 @@ fn the_first_tag_of_a_frame_is_found() {
 fn frames_show_the_hardware_type_of_the_device() {
     const LOOPBACK: u16 = 772;
     let (writer, memory) = new_memory(BLOCK_LEN, 4, 1);
-    let mut pool = Pool::new(memory, DEVICE.ifindex, CLOCKS).with_hardware(LOOPBACK);
+    let mut pool = Pool::on_device(memory, DEVICE.ifindex, LOOPBACK, CLOCKS);
     assert!(writer.arrive(0, &written(1)) && pool.open());
     let link = pool.next_frame().unwrap().unwrap().link();
     assert_eq!((link.hatype, link.ifindex), (LOOPBACK, DEVICE.ifindex));

@@ -31,9 +31,8 @@ impl CountMaps {
         let maps = descriptors.iter().zip(COUNTS);
         let maps = maps.map(|(fd, (name, len))| Map::given(fd.as_fd(), &spec(name, len)));
         let maps: Vec<Map> = maps.collect::<io::Result<_>>()?;
-        let maps = maps.try_into();
-        maps.map(Self)
-            .map_err(|_| io::ErrorKind::InvalidData.into())
+        let maps = maps.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Self(maps))
     }
 
     /// The descriptors, for [`CountMaps::open`] in another process.

@@ -1,7 +1,6 @@
 //! A device that the engine has taken over: the objects that all groups on the device share.
 
-use crate::layout::settings;
-use crate::layout::{self, GROUP_SLOTS, SETTINGS_LEN};
+use crate::layout::{self, GROUP_SLOTS, SETTINGS_LEN, XDP_DROP, XDP_PASS, settings};
 use crate::own::Own;
 use crate::program::DeviceMaps;
 use crate::root::Tags;
@@ -332,25 +331,21 @@ impl ServedDevice for Device {
         for (group_slot, program) in group_slots {
             self.own.programs.put((*group_slot).into(), &[*program])?;
         }
-        let wanted = group_slots
-            .iter()
-            .fold(0, |all, (group_slot, _)| all | (1 << group_slot));
+        let numbers = group_slots.iter().map(|(group_slot, _)| group_slot);
+        let wanted = numbers.fold(0, |all, group_slot| all | (1 << group_slot));
         let only = match group_slots {
             [(_, only)] => Some(*only),
             _ => None,
         };
         self.give_to(wanted, only)?;
-        let is_free = |group_slot: &u32| wanted & (1 << group_slot) == 0;
-        (0..GROUP_SLOTS)
-            .filter(is_free)
-            .try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
+        let mut free = (0..GROUP_SLOTS).filter(|group_slot| wanted & (1 << group_slot) == 0);
+        free.try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
     }
 
     /// Sets whether the host loses packets on which no steering program decides.
     fn set_steals(&self, steals: bool) {
-        let verdicts = [layout::XDP_PASS, layout::XDP_DROP];
-        self.own
-            .set(settings::VERDICT, verdicts[usize::from(steals)]);
+        let verdict = if steals { XDP_DROP } else { XDP_PASS };
+        self.own.set(settings::VERDICT, verdict);
     }
 }
 

@@ -50,8 +50,8 @@ impl Engine for Xdp {
 
     fn take(&self, ifindex: u32) -> Result<Box<dyn TakenDevice>, Refusal> {
         let device = find(ifindex)?.take_over()?;
-        let registry: DeviceRegistry = DeviceRegistry::new(device, ifindex).map_err(of_store)?;
-        Ok(Box::new(registry))
+        let registry = DeviceRegistry::new(device, ifindex);
+        Ok(Box::new(registry.map_err(of_store)?))
     }
 
     fn open_device(
@@ -106,7 +106,7 @@ impl TakenDevice for DeviceRegistry {
     }
 
     fn lifelines(&self) -> BorrowedFd<'_> {
-        self.lifelines()
+        self.lifelines.as_fd()
     }
 
     fn begin(&self, group: &NewGroup<'_>) -> Result<Begun, Refusal> {

@@ -100,9 +100,6 @@ pub const GROUP_SLOTS: u32 = 16;
 
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
-/// The number of the bit in a record's flags that is set if another member also gets the packet.
-pub(crate) const COPY_BIT: i32 = 2;
-
 /// The array of members' maps with this name.
 pub(crate) fn members(name: &'static str) -> MapSpec {
     MapSpec::given_rows(name, MapKind::MapArray, 4, SLOTS)

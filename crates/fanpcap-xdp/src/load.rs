@@ -26,13 +26,9 @@ impl Making<'_> {
     /// Loads the BPF program for received packets.
     pub(crate) fn received(&self) -> Result<Loaded, ProgramError> {
         first_accepted(Variant::Full, &[Variant::Copied, Variant::Plain], |it| {
-            self.received_as(it)
+            let object = self.compiled(Side::Received, it)?;
+            Ok(Loaded::load_with(&object, NAME, &self.given)?)
         })
-    }
-
-    pub(crate) fn received_as(&self, variant: Variant) -> Result<Loaded, ProgramError> {
-        let object = self.compiled(Side::Received, variant)?;
-        Ok(Loaded::load_with(&object, NAME, &self.given)?)
     }
 
     /// Loads the BPF program for sent packets. It runs the filters in the array `filters`, and
@@ -43,27 +39,17 @@ impl Making<'_> {
         filters: BorrowedFd<'_>,
         received: &Loaded,
     ) -> Result<LoadedProgram, ProgramError> {
+        let given = [&*self.given, &[(SENT_FILTERS_MAP, filters)]].concat();
         first_accepted(Variant::Copied, &[Variant::Plain], |it| {
-            self.sent_as(it, filters, received)
+            let object = self.compiled(Side::Sent, it)?;
+            let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
+            Ok(sent.into_program())
         })
     }
 
-    pub(crate) fn sent_as(
-        &self,
-        variant: Variant,
-        filters: BorrowedFd<'_>,
-        received: &Loaded,
-    ) -> Result<LoadedProgram, ProgramError> {
-        let object = self.compiled(Side::Sent, variant)?;
-        let given = [&*self.given, &[(SENT_FILTERS_MAP, filters)]].concat();
-        let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
-        Ok(sent.into_program())
-    }
-
-    fn compiled(&self, side: Side, variant: Variant) -> Result<Object, ProgramError> {
-        let shape = self.shape;
+    pub(crate) fn compiled(&self, side: Side, variant: Variant) -> Result<Object, ProgramError> {
         let capture = Capture {
-            shape,
+            shape: self.shape,
             variant,
             side,
         };

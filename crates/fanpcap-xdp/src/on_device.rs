@@ -64,12 +64,12 @@ impl OnXdp {
     /// # Errors
     /// `InvalidData` if the store has no entries of such a part.
     pub(crate) fn open(store: &FdStore, registry: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let parts = store.find(StoredFd::Engine(PROGRAM))?;
-        let parts = parts.and_then(|parts| <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts).ok());
+        let parts = store.find(StoredFd::Engine(PROGRAM))?.unwrap_or_default();
+        let parts = <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts);
+        let parts = parts.map_err(|_| io::ErrorKind::InvalidData)?;
         let counts = store.find(StoredFd::Engine(COUNTERS))?;
         Ok(Self {
-            program: Arc::new(GroupProgram::open(parts.ok_or_else(invalid)?)?),
+            program: Arc::new(GroupProgram::open(parts)?),
             counts: CountMaps::open(&counts.unwrap_or_default())?,
             registry,
             ifindex,
@@ -111,17 +111,14 @@ impl OnDevice for OnXdp {
             Ok(number)
         };
         let number = attach().map_err(|error| unserved(&error))?;
-        number.ok_or_else(|| {
-            let device = interface::name(self.ifindex).unwrap_or_default();
-            crowded(&device)
-        })
+        let device = || interface::name(self.ifindex).unwrap_or_default();
+        number.ok_or_else(|| crowded(&device()))
     }
 
     fn check(&self, steals: Option<(u8, bool)>) -> io::Result<()> {
         let registry = self.open_registry()?;
-        steals.map_or(Ok(()), |(number, steals)| {
-            registry.steal_for(number, steals)
-        })
+        let steal = |(number, steals)| registry.steal_for(number, steals);
+        steals.map_or(Ok(()), steal)
     }
 
     fn clear(&self) -> io::Result<()> {
@@ -222,10 +219,8 @@ struct LoaderOnXdp<'a> {
 impl Loader for LoaderOnXdp<'_> {
     fn load(&self, steering: &ForEngine, _: &str, table: BorrowedFd<'_>) -> Result<Next, Refusal> {
         let compile = |capture: &crate::Capture| steering.object(capture);
-        let (given, maps) = (
-            self.group.counts.given(table),
-            self.registry.device().maps(),
-        );
+        let given = self.group.counts.given(table);
+        let maps = self.registry.device().maps();
         let (received, sent) = self.group.program.load_next(maps, &given, &compile)?;
         let programs = [Some(received.as_fd()), sent.as_ref().map(AsFd::as_fd)];
         let programs = programs.iter().flatten().map(|it| it.try_clone_to_owned());

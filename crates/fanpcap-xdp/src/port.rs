@@ -31,7 +31,7 @@ pub const CLOCKS: PoolClocks = PoolClocks {
 
 /// The port of a member's pool.
 struct PoolPort {
-    socket: BorrowedFd<'static>,
+    socket: Socket,
     /// Becomes readable when a BPF program wakes the reader, or when the socket has an error.
     epoll: Epoll,
     bell: RingMapping,
@@ -62,7 +62,7 @@ impl PoolPort {
         let before = pool.before.get().copied();
         let before = before.unwrap_or_else(|| program.slot_counts(slot));
         Ok(Self {
-            socket,
+            socket: Socket::new(socket),
             epoll,
             bell: bell.map()?,
             words: pool.array.map_words()?,
@@ -78,10 +78,6 @@ impl PoolPort {
     fn rows_to_arm(&self) -> impl Iterator<Item = (Row<'_>, usize)> {
         let rows = self.program.rows.of(self.slot).zip(0..);
         rows.filter(|(row, lane)| self.words.is_used(*lane) || row.read(row::WAKE_AT) != 0)
-    }
-
-    fn as_socket(&self) -> Socket {
-        Socket::new(self.socket)
     }
 }
 
@@ -119,34 +115,34 @@ impl Port for PoolPort {
 
     fn check(&self, found: c_short) -> Result<LinkState, ReadError> {
         if found & !POLLIN != 0 {
-            return self.as_socket().check(found & !POLLIN);
+            return self.socket.check(found & !POLLIN);
         }
         if found == 0 {
             return Ok(LinkState::Up);
         }
-        match wait::wait(Some(self.socket), None, Some(Duration::ZERO)) {
-            Ok(woken) => self.as_socket().check(woken.socket & !POLLIN),
+        match wait::wait(Some(self.socket.waits_on()), None, Some(Duration::ZERO)) {
+            Ok(woken) => self.socket.check(woken.socket & !POLLIN),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(LinkState::Up),
             Err(error) => Err(self.poll_error(error)),
         }
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        let state = self.as_socket().link()?;
+        let state = self.socket.link()?;
         if self.program.is_detached() {
             // When a device is removed, the kernel first unlists the device, then detaches the BPF
             // program, and then unbinds the socket. So if the device is not listed now, a later
             // check reports the removal.
-            return match self.as_socket().is_device_listed() {
+            return match self.socket.is_device_listed() {
                 true => Err(ReadError::new(io::Error::other(DETACHED))),
-                false => self.as_socket().link(),
+                false => self.socket.link(),
             };
         }
         Ok(state)
     }
 
     fn poll_error(&self, error: io::Error) -> ReadError {
-        self.as_socket().poll_error(error)
+        self.socket.poll_error(error)
     }
 
     fn take_statistics(&self) -> io::Result<PortStatistics> {

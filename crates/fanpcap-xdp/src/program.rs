@@ -10,8 +10,9 @@ use crate::rows::{Ledger, Rows, SlotCounts};
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, ProgramKind};
 use fanpcap_engine::faults;
-use fanpcap_linux::bpf::RingBuffer;
-use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
+use fanpcap_linux::bpf::{
+    Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, RingBuffer,
+};
 use fanpcap_ring::pool::PoolShape;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -199,7 +200,7 @@ impl GroupProgram {
         let [pools, bells, first_bell, rows, ledger, filters, rest @ ..] = descriptors;
         let [sent, sent_filters, link] = rest;
         let rows = Rows::open(rows)?;
-        let ledger = Ledger::open(ledger, rows.lanes())?;
+        let ledger = Ledger::open(ledger, rows.lanes)?;
         let shape = ledger.shape().ok_or(io::ErrorKind::InvalidData)?;
         let array = |filters| ObjectArray::open(filters, MapKind::ProgArray, SLOTS);
         let members = |maps| ObjectArray::open(maps, MapKind::MapArray, SLOTS);
@@ -337,9 +338,8 @@ impl GroupProgram {
         };
         let put = put(&self.filters, filter.map(|it| &it.received)).and_then(|()| {
             let sent = filter.and_then(|it| it.sent.as_ref());
-            self.sent
-                .as_ref()
-                .map_or(Ok(()), |it| put(&it.filters, sent))
+            let filters = self.sent.as_ref().map(|it| &it.filters);
+            filters.map_or(Ok(()), |it| put(it, sent))
         });
         let number = filter.filter(|_| put.is_ok()).map_or(0, |it| it.number);
         set(number);

@@ -70,8 +70,8 @@ impl GroupSlot {
 pub struct DeviceRegistry<D = Device> {
     store: FdStore,
     /// Watches the groups' lifelines. Readable while the group slot of a group without members has
-    /// not been cleared.
-    lifelines: Epoll,
+    /// not been cleared. The members of all groups wait on it.
+    pub(crate) lifelines: Epoll,
     device: D,
 }
 
@@ -118,12 +118,6 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// The device that the registry serves.
     pub fn device(&self) -> &D {
         &self.device
-    }
-
-    /// The descriptor on which the members of all groups wait. It is readable if some group is gone
-    /// and its group slot is not cleared yet.
-    pub fn lifelines(&self) -> BorrowedFd<'_> {
-        self.lifelines.as_fd()
     }
 
     /// Whether some group is gone and its group slot is not cleared yet. Also true if this can't be

@@ -28,10 +28,8 @@ const IS_TAGGED: i16 = -8;
 pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
-    let groups: Vec<(u32, Label)> = (0..GROUP_SLOTS)
-        .filter(|group_slot| group_slots & (1 << group_slot) != 0)
-        .map(|group_slot| (group_slot, asm.label()))
-        .collect();
+    let served = (0..GROUP_SLOTS).filter(|group_slot| group_slots & (1 << group_slot) != 0);
+    let groups: Vec<_> = served.map(|it| (it, asm.label())).collect();
     asm.set(R6, R1);
     asm.set(R7, 0);
     match (groups.as_slice(), tags) {

@@ -4,6 +4,7 @@
 use crate::layout::{LEDGER_MAP, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_engine::WatchedCounters;
 use fanpcap_linux::bpf::{ObjectId, Table};
+use fanpcap_linux::memory::Atomic;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::clock;
 use fanpcap_ring::pool::{self, PoolShape};
@@ -26,7 +27,7 @@ pub struct SlotCounts {
 /// The rows of all slots.
 pub(crate) struct Rows {
     table: Table,
-    lanes: u32,
+    pub(crate) lanes: u32,
 }
 
 impl Rows {
@@ -46,10 +47,6 @@ impl Rows {
         let lanes = Some(rows / SLOTS).filter(|&lanes| lanes > 0 && rows == lanes * SLOTS);
         let lanes = lanes.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self { table, lanes })
-    }
-
-    pub(crate) fn lanes(&self) -> u32 {
-        self.lanes
     }
 
     /// Returns the rows of a slot, one for each lane.
@@ -108,32 +105,27 @@ impl<'a> Row<'a> {
         Self { table, at }
     }
 
-    fn word(&self, at: i16) -> Option<&'a AtomicU64> {
-        let at = self.at + usize::from(at.unsigned_abs());
-        self.table.words(at, 1)?.first()
-    }
-
-    fn half(&self, at: i16) -> Option<&'a AtomicU32> {
+    fn number<A: Atomic>(&self, at: i16) -> Option<&'a A> {
         let at = self.at + usize::from(at.unsigned_abs());
         self.table.view(at, 1)?.first()
     }
 
     /// Reads 64 bits.
     pub(crate) fn read(&self, at: i16) -> u64 {
-        let word = self.word(at);
+        let word = self.number::<AtomicU64>(at);
         word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
     /// Writes 64 bits, as a full barrier.
     pub(crate) fn write(&self, at: i16, number: u64) {
-        if let Some(word) = self.word(at) {
+        if let Some(word) = self.number::<AtomicU64>(at) {
             word.store(number, Ordering::SeqCst);
         }
     }
 
     /// Writes 32 bits.
     pub(crate) fn set(&self, at: i16, number: u32) {
-        if let Some(half) = self.half(at) {
+        if let Some(half) = self.number::<AtomicU32>(at) {
             half.store(number, Ordering::Release);
         }
     }
@@ -149,7 +141,7 @@ impl<'a> Row<'a> {
     /// Makes the record wake the reader with which the lane's position is at least `after` bytes
     /// further. Returns false if the position is that far already: see [`pool::wake_after`].
     pub(crate) fn wake_after(&self, position: impl Fn() -> u64, after: u64) -> bool {
-        let word = self.word(row::WAKE_AT);
+        let word = self.number::<AtomicU64>(row::WAKE_AT);
         word.is_none_or(|word| pool::wake_after(word, position, after))
     }
 }
@@ -182,7 +174,7 @@ impl Ledger {
 
     /// The shape of the pools of the group's members. `None` if a process has stored nonsense.
     pub(crate) fn shape(&self) -> Option<PoolShape> {
-        let block_len = self.first().half(ledger::BLOCK_LEN)?;
+        let block_len = self.first().number::<AtomicU32>(ledger::BLOCK_LEN)?;
         let lanes = u32::try_from(self.0.len()).ok()? / ROW_LEN;
         PoolShape::new(lanes, block_len.load(Ordering::Acquire))
     }
@@ -255,7 +247,7 @@ impl HeldCounters {
         // ids, the ledger follows the rows among the maps with values of this size.
         for fd in fds {
             let fd: OwnedFd = open(fd)?;
-            if let Ok(ledger) = Ledger::open(fd, rows.lanes()) {
+            if let Ok(ledger) = Ledger::open(fd, rows.lanes) {
                 return Ok(Self { rows, ledger });
             }
         }
@@ -275,16 +267,8 @@ impl WatchedCounters for HeldCounters {
         }
     }
 
-    fn offered(&self) -> u64 {
-        self.ledger.counts(&self.rows).offered
-    }
-
-    fn nowhere(&self) -> u64 {
-        self.ledger.counts(&self.rows).nowhere
-    }
-
-    fn no_member(&self) -> u64 {
-        self.ledger.counts(&self.rows).no_member
+    fn ledger(&self) -> fanpcap_engine::Ledger {
+        self.ledger.counts(&self.rows)
     }
 }
 

@@ -102,8 +102,7 @@ impl Selection {
         behind.run(first).map_err(LoadError::Map)?;
         let step = step().map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
         let step = Loaded::load_with(&step, NAME, &[(NAME, behind.entry.as_fd())])?;
-        let put = self.next.put(0, &[step.as_fd()]);
-        put.map_err(LoadError::Map)?;
+        self.next.put(0, &[step.as_fd()]).map_err(LoadError::Map)?;
         Ok((self.link, behind))
     }
 }

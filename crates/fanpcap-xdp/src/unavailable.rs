@@ -98,9 +98,9 @@ impl Error for Unavailable {}
 
 impl From<Unavailable> for Refusal {
     fn from(reason: Unavailable) -> Self {
-        // A BPF program whose name can't be read may belong to this engine. In this case, the
-        // device is busy only until the engine's members on it end.
-        let is_own = |name: &Option<String>| name.as_ref().is_none_or(|it| it.starts_with(PREFIX));
+        // A BPF program whose name can't be read may belong to this engine, whose BPF programs have
+        // this prefix. In this case, the device is busy only until the engine's members on it end.
+        let is_own = |it: &Option<String>| it.as_ref().is_none_or(|it| it.starts_with("fanpcap_"));
         let is_busy = matches!(&reason, Unavailable::Foreign { name, .. } if is_own(name));
         Self {
             is_busy,
@@ -108,9 +108,6 @@ impl From<Unavailable> for Refusal {
         }
     }
 }
-
-/// The prefix of the names of the engine's BPF programs.
-const PREFIX: &str = "fanpcap_";
 
 /// Returns the refusal for a device that already has the most groups.
 pub fn crowded(device: &str) -> Refusal {

@@ -250,7 +250,7 @@ impl Lane {
             left: words.left(number),
             newest: || memory.sequence(words.position(number)) + 1,
             // Block 0, which does not exist, counts too.
-            most: memory.count() + 1,
+            most: memory.count + 1,
             index: |sequence| memory.block(number, sequence).map(|(index, _)| index),
         };
         let sequence = memory.sequence(self.at) + u64::from(memory.is_end(self.at));
@@ -295,8 +295,6 @@ impl Lane {
 
 /// Whether the records between these two positions can still be in the pool.
 fn is_possible(read: u64, position: u64, memory: &PoolMemory) -> bool {
-    let blocks = memory
-        .sequence(position)
-        .wrapping_sub(memory.sequence(read));
-    read <= position && blocks <= memory.count()
+    let [first, last] = [read, position].map(|it| memory.sequence(it));
+    read <= position && last.wrapping_sub(first) <= memory.count
 }

@@ -32,14 +32,10 @@ impl PoolWords {
         let entries = writer.len() / WRITER_ENTRY as usize;
         let fit = writer.len() == entries * WRITER_ENTRY as usize
             && reader.len() == entries * READER_ENTRY as usize;
-        let lanes = entries
-            .checked_sub(1)
-            .filter(|&it| is_len && fit && it > 0)?;
+        let are_usable = |&lanes: &usize| is_len && fit && lanes > 0;
+        let lanes = entries.checked_sub(1).filter(are_usable)?;
         let told = word(&writer, writer::LANES as usize).load(Ordering::Relaxed);
-        if told != lanes as u64 {
-            return None;
-        }
-        Some(Self {
+        (told == lanes as u64).then_some(Self {
             writer,
             reader,
             lanes,
@@ -178,10 +174,8 @@ impl PoolWords {
     }
 
     fn own(&self, entry: usize, at: i16) -> &AtomicU64 {
-        word(
-            &self.reader,
-            entry * READER_ENTRY as usize + usize::from(at.unsigned_abs()),
-        )
+        let row = entry * READER_ENTRY as usize;
+        word(&self.reader, row + usize::from(at.unsigned_abs()))
     }
 }
 
@@ -199,7 +193,8 @@ pub struct PoolCounts {
 pub struct PoolMemory {
     pub(super) words: PoolWords,
     blocks: Mapping,
-    count: u32,
+    /// The number of blocks.
+    pub(super) count: u64,
 }
 
 // SAFETY: the only functions that access the blocks give out addresses.
@@ -213,7 +208,7 @@ impl PoolMemory {
         let fits = count << words.shift == blocks.len() && count <= BLOCKS_MAX as usize;
         Some(Self {
             words,
-            count: u32::try_from(count).ok().filter(|&it| fits && it > 0)?,
+            count: Some(count as u64).filter(|&it| fits && it > 0)?,
             blocks,
         })
     }
@@ -225,10 +220,6 @@ impl PoolMemory {
 
     pub(super) fn block_len(&self) -> u64 {
         1 << self.words.shift
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.count.into()
     }
 
     pub(super) fn sequence(&self, position: u64) -> u64 {
@@ -271,7 +262,7 @@ impl PoolMemory {
     pub(super) fn block_at(&self, index: u32) -> Option<NonNull<u8>> {
         let offset = (index as usize) << self.words.shift;
         // SAFETY: the index is that of one of the blocks.
-        (index < self.count).then(|| unsafe { self.blocks.base().add(offset) })
+        (u64::from(index) < self.count).then(|| unsafe { self.blocks.base().add(offset) })
     }
 
     /// The position at which the lane's block with this sequence ends. A later block of the lane

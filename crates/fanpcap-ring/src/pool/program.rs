@@ -10,9 +10,9 @@
 //! address, because all paths to the addition must give the offset the same bounds.
 
 use super::layout::{
-    self, BLOCKS_MAX, HEAD, INDEX_BITS, SPARE, WORDS, WRITER_ENTRY, reader, readers_at, writer,
+    self, BLOCKS_MAX, HEAD, INDEX_BITS, PoolShape, SPARE, WORDS, WRITER_ENTRY, reader, readers_at,
+    writer,
 };
-use super::shape::PoolShape;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 

@@ -9,15 +9,14 @@
 //!
 //! Each thread of the writer has a lane. The threads share only the words of the blocks.
 
-use super::COPY;
 use super::lane::{Header, LATEST};
 use super::layout::{
-    BLOCKS_MAX, HEAD, INDEX_BITS, SHORT, WORDS, WRITER_ENTRY, last_offset, readers_at, record_len,
-    words, writer,
+    BLOCKS_MAX, HEAD, INDEX_BITS, LANES_MAX, SHORT, WORDS, WRITER_ENTRY, last_offset, readers_at,
+    record_len, words, writer,
 };
 use super::memory::{PoolCounts, PoolMemory, PoolWords};
 use super::words::{Supply, publish};
-use crate::frame::{ADDRESSES_LEN, OUTGOING, TAGGED, VLAN_TAG_LEN, Vlan};
+use crate::frame::{ADDRESSES_LEN, COPY, OUTGOING, TAGGED, VLAN_TAG_LEN, Vlan};
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -320,9 +319,6 @@ impl LaneWriter {
         }
     }
 }
-
-/// The most lanes.
-const LANES_MAX: u32 = 256;
 
 /// Copies `bytes` to memory outside of Rust's.
 ///

@@ -82,16 +82,13 @@ fn reach(asm: &mut Assembler, end: i16, beyond: Label) {
     asm.jump_if(R3.above(R2), beyond);
 }
 
-/// Copies the bytes of the frame from offset `from` to offset `to`.
+/// Copies the bytes of the frame from offset `from` to offset `to`, a multiple of 4 bytes.
 fn words(asm: &mut Assembler, from: i16, to: i16) {
-    let mut at = from;
-    while at < to {
-        let (width, len) = match to - at {
-            8.. => (Width::Double, 8),
-            _ => (Width::Word, 4),
-        };
-        one(asm, width, at);
-        at += len;
+    for at in (from..to - 7).step_by(8) {
+        one(asm, Width::Double, at);
+    }
+    if (to - from) % 8 != 0 {
+        one(asm, Width::Word, to - 4);
     }
 }
 

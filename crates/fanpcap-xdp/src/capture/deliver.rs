@@ -3,7 +3,7 @@
 use super::copy::{by_helper, copy};
 use super::sent;
 use super::{BELLS, Capture, FILTERS, FIRST_BELL, ROWS, Side, Variant, look_up};
-use crate::layout::{COPY_BIT, ledger, row};
+use crate::layout::{ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_ring::pool::NEVER;
@@ -83,10 +83,8 @@ impl Delivering {
     fn find(&self, asm: &mut Assembler) {
         asm.set(R6, R1);
         if self.may_copy() {
-            asm.set(
-                R1,
-                (R2 & IS_COPY) >> (IS_COPY.trailing_zeros() as i32 - COPY_BIT),
-            );
+            let shift = IS_COPY.trailing_zeros() - record::COPY.trailing_zeros();
+            asm.set(R1, (R2 & IS_COPY) >> shift as i32);
             asm.store(Width::Word, R10, FLAGS, R1);
         }
         asm.set(R8, R2 & 255);
@@ -235,10 +233,8 @@ fn ring(asm: &mut Assembler, sleeps: Condition) {
     // Any 8 bytes of the stack make the record.
     asm.load(Width::Word, R1, R10, SLOT);
     asm.when(R1.is(0), |asm| {
-        asm.call(
-            RINGBUF_OUTPUT,
-            (map(FIRST_BELL), stack(STAMP), 8, RB_FORCE_WAKEUP),
-        );
+        let bell = map(FIRST_BELL);
+        asm.call(RINGBUF_OUTPUT, (bell, stack(STAMP), 8, RB_FORCE_WAKEUP));
         asm.jump(done);
     });
     asm.call(MAP_LOOKUP, (map(BELLS), stack(SLOT)));

@@ -6,7 +6,7 @@ use super::{KEY, LEDGER, look_up};
 use crate::layout::{ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
-use fanpcap_ring::pool::layout::record::{self, DATA};
+use fanpcap_ring::pool::layout::record::{self, DATA, OUTGOING, TAGGED};
 
 /// Bytes of a tag, and the offset of a tag in a frame.
 const TAG_LEN: i32 = 4;
@@ -52,8 +52,8 @@ pub(super) fn length(asm: &mut Assembler) {
 pub(super) fn flags(asm: &mut Assembler) {
     asm.store(Width::Half, R9, record::QUEUE, 0);
     asm.load(Width::Word, R2, R6, skb::VLAN_PRESENT);
-    asm.set(R1, OUTGOING);
-    asm.unless(R2.is(0), |asm| asm.set(R1, OUTGOING | TAGGED));
+    asm.set(R1, i32::from(OUTGOING));
+    asm.unless(R2.is(0), |asm| asm.set(R1, i32::from(OUTGOING | TAGGED)));
 }
 
 /// Copies r8 bytes of the frame, at most `most`, to the record in r9. Inserts a tag that is stored
@@ -86,12 +86,6 @@ pub(super) fn copy(asm: &mut Assembler, most: i32, failed: Label) {
 
 /// Copies r4 bytes of the frame at offset `from` to offset `from + further` of the record.
 fn part(asm: &mut Assembler, from: i16, further: i32) {
-    asm.call(
-        SKB_LOAD_BYTES,
-        (R6, i32::from(from), R9 + (i32::from(DATA + from) + further)),
-    );
+    let to = R9 + (i32::from(DATA + from) + further);
+    asm.call(SKB_LOAD_BYTES, (R6, i32::from(from), to));
 }
-
-/// Values of the record's flags.
-const OUTGOING: i32 = 1;
-const TAGGED: i32 = 2;
