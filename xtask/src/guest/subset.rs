@@ -125,6 +125,12 @@ const SUBSET: &[Tests] = &[
         ],
         needs: Some(&TCX),
     },
+    Tests {
+        package: "fanpcap-poller",
+        program: "hostile",
+        names: &["descriptors::"],
+        needs: None,
+    },
 ];
 
 /// The packages of the library's code, whose unit tests run on arm64.
