@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use fanpcap::overview::Overview;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{Group, GroupChoice, Plan};
 use fanpcap_doctor::doctor::other_library;
 use fanpcap_pcap::compile_expression;
-use fanpcap_snapshot::Source;
+use fanpcap_snapshot::{Source, unreachable};
 use fanpcap_terminal::{DeviceArgument, streams};
 
 mod json;
@@ -60,6 +61,17 @@ fn ring(plan: &Plan) -> Option<u64> {
     let engine = engine.and_then(|it| fanpcap_engines::named(it.engine.name()));
     let made = engine.and_then(|engine| engine.ring_bytes(asked));
     made.or(asked.map(u64::from))
+}
+
+/// The process of the poller that serves a device on an engine.
+///
+/// # Errors
+/// Why this process can't use the poller, and what to do.
+fn poller(engine: Driver, device: &str) -> Result<u32, String> {
+    let base = device.split(':').next().unwrap_or(device);
+    let socket = format!("{engine}:{base}");
+    fanpcap_snapshot::poller(engine.name(), base)
+        .map_err(|error| unreachable(&socket, &error).to_string())
 }
 
 fn group(joined: &GroupChoice) -> String {

@@ -102,6 +102,27 @@ pub fn unreachable(socket: &str, error: &io::Error) -> Error {
     }
 }
 
+/// Asks the poller of a device whether it serves this process's user. Returns its process id; 0 if
+/// it is in another PID namespace.
+///
+/// # Errors
+/// Why it does not reply. [`unreachable`] has the words.
+pub fn poller(engine: &str, device: &str) -> io::Result<u32> {
+    let found = place::open(engine, device)?;
+    let mut asking = Asking::connect(&found.directory, &found.name, LIMIT)?;
+    asking.groups()?;
+    Ok(asking.peer()?.pid)
+}
+
+/// The device of a poller's socket, or of the groups of a user there; other names as they are.
+pub fn device_of(name: &str) -> &str {
+    let device = split(name).map_or(name, |(_, device)| device);
+    match is_pollers(name) {
+        true => device.split('/').next().unwrap_or_default(),
+        false => device,
+    }
+}
+
 /// Asks a poller for its groups.
 ///
 /// # Errors
@@ -207,6 +228,7 @@ fn socket(slot: &SeenSlot, place: Place, at_ns: u64) -> Socket {
         unread_seconds: has_pool.then(|| seconds(since_ns, at_ns)),
         is_never_read: has_pool && is_never_read,
         has_page: has_pool,
+        is_at_poller: true,
         is_placeholder: !matches!(place.state, State::Live | State::Newcomer),
         place: Some(place),
         class: Some(slot.class),
@@ -367,9 +389,11 @@ mod tests {
     fn names_of_pollers_are_told_from_devices() {
         for name in ["packet:eth0", "afxdp:eth0", "packet:eth0/1000"] {
             assert!(is_pollers(name), "{name}");
+            assert_eq!(device_of(name), "eth0");
         }
         for name in ["eth0", "xdp:eth0", "eth0:1", "packet"] {
             assert!(!is_pollers(name), "{name}");
+            assert_eq!(device_of(name), name);
         }
     }
 }

@@ -112,6 +112,8 @@ pub struct Socket {
     pub waits_for_device: bool,
     /// The socket has a member page.
     pub has_page: bool,
+    /// A poller's member, which has no socket of its own in a group.
+    pub is_at_poller: bool,
     /// The socket's member is gone, and the steered group keeps the socket in the member's slot.
     pub is_placeholder: bool,
     /// The socket's slot in a steered group's table, if we may read the table.

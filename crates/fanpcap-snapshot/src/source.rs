@@ -202,6 +202,7 @@ impl Source {
                 is_never_read: page_of_member(seen).is_some_and(Record::is_never_read),
                 waits_for_device: false,
                 has_page: seen.page.is_some(),
+                is_at_poller: false,
                 is_placeholder: seen.is_placeholder,
                 class: place.map(|place| place.class).or(class(seen)),
                 place,

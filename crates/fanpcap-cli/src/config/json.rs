@@ -30,6 +30,8 @@ fn device(seen: &Entry) -> Value {
     let plan = explained.plan.as_ref().ok();
     let joined = plan.and_then(|plan| plan.choice.as_ref());
     let origins = &explained.origins;
+    let polled = plan.and_then(|plan| plan.polled.as_ref());
+    let poller = polled.map(|it| super::poller(it.engine, &explained.device));
     let number = |group: Group| match group {
         Group::Number(number) => Some(number),
         Group::New => None,
@@ -53,6 +55,8 @@ fn device(seen: &Entry) -> Value {
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
         "steal": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.steal.name()),
         "outgoing": plan.and_then(outgoing),
+        "poller_pid": poller.as_ref().and_then(|it| it.as_ref().ok()),
+        "poller_problem": poller.as_ref().and_then(|it| it.as_ref().err()),
         "waits_if_gone": plan.map(|plan| plan.waits_if_gone.is_some()),
         "waits_if_gone_from": plan.and_then(|plan| plan.waits_if_gone.as_ref()),
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use fanpcap::overview::{Entry, Overview, mode_text};
+use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{GroupChoice, OnEngine, Plan, Steal};
 use fanpcap_terminal::table;
 
@@ -92,6 +93,7 @@ fn one(page: &mut String, device: &Entry) {
         host(page, on_xdp);
     }
     if let Some(polled) = &plan.polled {
+        poller(page, polled.engine, &device.explained.device);
         sent_packets(page, polled.outgoing);
     }
     match plan.caplen {
@@ -131,6 +133,14 @@ fn host(page: &mut String, on_xdp: &OnEngine) {
     };
     line(page, "host gets", gets, Some(&format!("steal = {steal}")));
     sent_packets(page, on_xdp.outgoing);
+}
+
+/// Writes whether the device has its poller, and what to do if it has none.
+fn poller(page: &mut String, engine: Driver, device: &str) {
+    match super::poller(engine, device) {
+        Ok(pid) => line(page, "poller", &format!("process {pid}"), None),
+        Err(why) => line(page, "poller", "not usable", Some(&why)),
+    }
 }
 
 /// Writes whether the packets that the host sends are captured.

@@ -1,14 +1,16 @@
 //! What `fanpcap group`, `top` and `metrics` show of a poller's members, and how `fanpcap group`
 //! changes their shares: on both sources, with tcpdump.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::packet::apart;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, traffic};
 use serde_json::Value;
 
-use crate::running::{Poller, within};
+use crate::running::{self, Poller, within};
 use crate::{FAR, NEAR};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
@@ -258,20 +260,104 @@ fn the_account_of_a_killed_member_is_kept() -> Result<()> {
     })
 }
 
+/// The JSON of a command, which nobody runs if `is_nobody`, with packets of the device from the
+/// poller.
+fn told(arguments: &str, is_nobody: bool) -> Result<Value> {
+    let mut command = Command::new(COMMAND);
+    command.args(arguments.split_whitespace()).arg("--json");
+    command
+        .env("PCAP_DRIVER", "packet")
+        .env("PCAP_CONFIG", "/dev/null");
+    if is_nobody {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    serde_json::from_slice(&output.stdout).context(said)
+}
+
+const NOBODY: u32 = 65_534;
+
+/// The doctor's finding about the poller.
+fn finding() -> Result<Option<Value>> {
+    let told = told(&format!("doctor {FAR}"), false)?;
+    let findings = told["findings"].as_array().context("findings")?;
+    Ok(findings
+        .iter()
+        .find(|it| it["name"] == "no-poller")
+        .cloned())
+}
+
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
-fn who_may_not_use_the_poller_and_who_asks_for_none_is_told() -> Result<()> {
+fn doctor_and_config_say_whether_the_poller_can_be_used() -> Result<()> {
     within(|| {
         Veth::new(NEAR, FAR, 1)?;
         let absent = refused(&format!("group packet:{FAR}"))?;
-        let expected = format!("no poller serves packet:{FAR}: start one: fanpcap poller");
+        let expected =
+            format!("no poller serves packet:{FAR}: start one: fanpcap poller packet:{FAR}");
         assert!(absent.contains(&expected), "{absent}");
+        let found = finding()?.context("a finding")?;
+        assert_eq!(
+            (&found["effect"], &found["what"]),
+            (&"refuses".into(), &expected.clone().into())
+        );
+        assert_eq!(
+            found["fix"],
+            format!("fanpcap poller packet:{FAR}    # as root")
+        );
+        let config = |is_nobody| -> Result<Value> {
+            Ok(told(&format!("config {FAR}"), is_nobody)?["devices"][0].clone())
+        };
+        assert_eq!(config(false)?["poller_problem"], expected);
         let poller = Poller::start(&format!("packet:{FAR}"), 1)?;
-        let list = printed(&format!("group packet:{FAR}"))?;
-        assert!(list.contains("no groups"), "{list}");
+        assert_eq!(finding()?, None);
+        let device = config(false)?;
+        assert_eq!(
+            (&device["poller_pid"], &device["poller_problem"]),
+            (&poller.id().into(), &Value::Null)
+        );
+        let denied = config(true)?["poller_problem"].to_string();
+        assert!(
+            denied.contains("this user may not use the poller"),
+            "{denied}"
+        );
         let none = refused(&format!("group packet:{FAR} 5"))?;
         assert!(none.contains("no group 5 on"), "{none}");
         poller.end()?;
+        Ok(())
+    })
+}
+
+/// A user sees its own groups alone. Root sees and changes those of all users.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn users_see_their_own_groups_and_root_sees_all() -> Result<()> {
+    within(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let _poller = Poller::start(&format!("packet:{FAR} --socket-group {NOBODY}"), 1)?;
+        let _roots = running::Member::enter("packet")?;
+        if let Err(error) = apart::open(3) {
+            println!("SKIP: no user namespaces: {error}");
+            return Ok(());
+        }
+        let scratch = Scratch::new()?;
+        let words = "--reuid=65534 --regid=65534 --clear-groups --no-new-privs tcpdump -n -i";
+        let program = Program::new("setpriv", "listening on")?.args(words.split(' '));
+        let program = program.arg(format!("packet:{FAR}")).group(5, "flow");
+        let member = program.start(&scratch)?;
+        let name = format!("packet:{FAR}/{NOBODY}");
+        let list = await_for("the group of nobody", LIMIT, || {
+            let list = printed("group")?;
+            Ok(list.contains(&format!("{name} ")).then_some(list))
+        })?;
+        assert!(list.contains(&format!("packet:{FAR} ")), "{list}");
+        printed(&format!("group {name} 5 --weigh {}=7", member.pid()))?;
+        let of_nobody = told(&format!("group packet:{FAR}"), true)?;
+        assert_eq!(of_nobody["device"], format!("packet:{FAR}"));
+        let slots = of_nobody["slots"].as_array().context("slots")?;
+        assert_eq!((slots.len(), &slots[0]["weight"]), (1, &7.into()));
+        assert_eq!(slots[0]["pid"], member.pid());
         Ok(())
     })
 }

@@ -13,7 +13,7 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
 use fanpcap_nic::plan::{self, Wishes};
-use fanpcap_snapshot::{Snapshot, Socket, Source};
+use fanpcap_snapshot::{Snapshot, Socket, Source, device_of};
 
 use super::cluster::Cluster;
 use super::device::{self, Device};
@@ -124,7 +124,8 @@ pub(super) fn read(
 /// Fails if the named device does not exist. If members wait for this device, doctor reports them.
 fn check_exists(asked: Option<&str>, look: &Look) -> Result<()> {
     let is_awaited = asked.is_some_and(|name| look.snapshot.waiting.contains_key(name));
-    match Source::new(asked) {
+    // Whether a device has its poller is a question of the settings.
+    match Source::new(asked.map(device_of)) {
         Err(error) if !is_awaited => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
@@ -140,7 +141,7 @@ fn devices(
 ) -> Vec<Device> {
     let used: BTreeSet<u32> = now.snapshot.sockets.iter().map(|it| it.ifindex).collect();
     let is_looked_at = |link: &&Link| match asked {
-        Some(name) => link.name == name,
+        Some(name) => link.name == device_of(name),
         None => used.contains(&link.index),
     };
     let of = |link: &Link| {
@@ -307,7 +308,7 @@ impl Facts {
     fn is_looked_at(&self, group: &Group) -> bool {
         self.asked
             .as_ref()
-            .is_none_or(|asked| group.device == *asked)
+            .is_none_or(|asked| group.device == *asked || device_of(&group.device) == *asked)
     }
 }
 

@@ -77,7 +77,8 @@ pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
             continue;
         }
         entry.mode.clone_from(&group.mode);
-        let same = before.sockets.iter().find(|it| it.inode == socket.inode);
+        let id = |it: &Socket| (it.inode, it.is_at_poller.then_some(it.ifindex));
+        let same = before.sockets.iter().find(|it| id(it) == id(socket));
         entry.members.push(member(same, socket));
     }
     groups.into_values().collect()

@@ -1,13 +1,17 @@
 //! Finds errors in the settings, and settings without effect. Checks whether the group that the
 //! settings name can be joined.
 
+use std::io;
+
 use fanpcap::overview::Overview;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::report::{Report, harmless_text, quote};
 use fanpcap_config::settings::{
     Group as Joined, GroupChoice, Ignored, Key, Reason, Steal, shell_name,
 };
 use fanpcap_group::join::{self, Runs};
 use fanpcap_pcap::compile_expression;
+use fanpcap_snapshot::{is_pollers, unreachable};
 
 use super::finding::{Effect, Finding, word};
 use super::groups::Group;
@@ -29,6 +33,20 @@ pub(super) struct Settings {
     pub(super) stolen: Vec<String>,
     /// The devices on which the XDP engine would capture the packets that the host sends.
     pub(super) sent: Vec<String>,
+    /// The pollers that this user can't use.
+    pub(super) without_poller: Vec<NoPoller>,
+}
+
+/// A poller that the settings name, or the caller, and that this user can't use.
+#[derive(Clone, Debug)]
+pub(super) struct NoPoller {
+    /// Its socket, such as `packet:eth0`.
+    socket: String,
+    /// What asks for it.
+    origin: String,
+    kind: io::ErrorKind,
+    /// Why, and what to do.
+    why: String,
 }
 
 /// A device and the group that the settings name for it.
@@ -57,6 +75,7 @@ impl Settings {
         let vain = seen.ignored().into_iter().cloned().collect();
         let (mut wanted, mut on_xdp) = (Vec::new(), Vec::new());
         let (mut stolen, mut sent) = (Vec::new(), Vec::new());
+        let mut without_poller = Vec::new();
         for entry in seen.devices.iter().flatten() {
             let device = &entry.explained.device;
             let Ok(plan) = &entry.explained.plan else {
@@ -68,6 +87,9 @@ impl Settings {
                 sent.extend(xdp.outgoing.then(|| device.clone()));
             }
             let base = device.split(':').next().unwrap_or_default();
+            if let Some(polled) = &plan.polled {
+                without_poller.extend(NoPoller::of(polled.engine, base, &polled.origin));
+            }
             // The kernel knows no groups of pollers.
             let joined = plan.choice.as_ref().filter(|_| plan.polled.is_none());
             if let Some((joined, ifindex)) = joined.zip(ifindex(base)) {
@@ -81,6 +103,7 @@ impl Settings {
             on_xdp,
             stolen,
             sent,
+            without_poller,
         }
     }
 
@@ -91,7 +114,42 @@ impl Settings {
             .vain
             .iter()
             .filter(|it| it.reason != Reason::Overridden);
-        errors.chain(vain.map(in_vain)).collect()
+        let pollers = self.without_poller.iter().map(NoPoller::finding);
+        errors.chain(vain.map(in_vain)).chain(pollers).collect()
+    }
+}
+
+impl NoPoller {
+    /// `None` if the poller serves this user.
+    fn of(engine: Driver, device: &str, origin: &str) -> Option<Self> {
+        let error = fanpcap_snapshot::poller(engine.name(), device).err()?;
+        let socket = format!("{engine}:{device}");
+        Some(Self {
+            why: unreachable(&socket, &error).to_string(),
+            origin: origin.to_owned(),
+            kind: error.kind(),
+            socket,
+        })
+    }
+
+    fn finding(&self) -> Finding {
+        let socket = &self.socket;
+        let fix = match self.kind {
+            io::ErrorKind::PermissionDenied => format!(
+                "fanpcap poller {socket} --socket-group GROUP    # as root; GROUP is a group of \
+                 this user"
+            ),
+            io::ErrorKind::TimedOut => {
+                format!("systemctl restart 'fanpcap-poller@{socket}'    # or continue the process")
+            }
+            _ => format!("fanpcap poller {socket}    # as root"),
+        };
+        let told = [
+            harmless_text(&self.why),
+            format!("{} asks for it: a capture gets an error", self.origin),
+            fix,
+        ];
+        Finding::new("no-poller", Effect::Refuses, socket, told)
     }
 }
 
@@ -124,7 +182,9 @@ impl GroupSetting {
     /// The findings that say why the group can't be joined, or which other programs are in it.
     /// `groups` are the groups of the network namespace.
     pub(super) fn findings(&self, groups: &[Group]) -> Vec<Finding> {
-        let of_number = || groups.iter().filter(|it| it.number == self.group);
+        // A number at a poller says nothing about the kernel's groups.
+        let of_kernel = |it: &&Group| it.number == self.group && !is_pollers(&it.device);
+        let of_number = || groups.iter().filter(of_kernel);
         // The kernel does not know a group that only a founder keeps.
         let is_elsewhere = |it: &&Group| it.ifindex != self.ifindex && !it.members.is_empty();
         if let Some(other) = of_number().find(is_elsewhere) {

@@ -22,7 +22,8 @@ pub(super) struct AsUser {
 }
 
 /// The names of the findings of a doctor that examines only its caller.
-pub(super) const NAMES: [&str; 15] = [
+pub(super) const NAMES: [&str; 16] = [
+    "no-poller",
     "settings",
     "set-in-vain",
     "group-elsewhere",

@@ -210,3 +210,14 @@ fn rounds(leveled: &Leveled) -> SeenRounds {
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.st_ino())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_touches_the_groups_of_others() {
+        assert!(may_touch(1000, 1000) && may_touch(ROOT, 1000));
+        assert!(!may_touch(1000, ROOT) && !may_touch(1000, 1001));
+    }
+}
