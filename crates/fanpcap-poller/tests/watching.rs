@@ -112,6 +112,59 @@ fn a_member_is_drained_and_gets_buckets_again() {
     assert!(why.contains("left the group"), "{why}");
 }
 
+/// How many of the packets each member has got since it had `before`.
+fn since(members: &[Client], before: &[usize]) -> Vec<usize> {
+    let got = members.iter().map(|it| it.got.len());
+    got.zip(before).map(|(now, before)| now - before).collect()
+}
+
+/// Remembered flows stay at their members when weights change. Only a drained member loses them.
+#[test]
+fn weights_of_a_sticky_group_move_new_flows_and_a_drain_moves_all() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let program = Program {
+        text: fanpcap_steer::modes::source("flow").unwrap().to_owned(),
+        flows: Some(4096),
+        balance: None,
+    };
+    let sticky = Hello {
+        steering: Steering::Program(program),
+        ..hello()
+    };
+    let mut members: Vec<Client> = (0..2).map(|_| poller.member(&sticky)).collect();
+    await_shares(&poller, 2);
+    let number = group(&poller).slots[0].member;
+    let weigh = |weight| {
+        let question = Question::Weigh {
+            member: number,
+            weight,
+        };
+        assert_eq!(asking(&poller).ask(question).unwrap(), Reply::Done);
+    };
+    let mut sent = 0;
+    let mut round = |members: &mut Vec<Client>| {
+        let before: Vec<usize> = members.iter().map(|it| it.got.len()).collect();
+        // The same frames in each round, so the same flows.
+        send(&wire, &frames(0, 400));
+        sent += 400;
+        await_so("all packets", || {
+            members.iter_mut().for_each(Client::read);
+            members.iter().map(|it| it.got.len()).sum::<usize>() as u64 >= sent
+        });
+        since(members, &before)
+    };
+    let shares = round(&mut members);
+    assert!(shares.iter().all(|it| *it > 0), "{shares:?}");
+    weigh(7);
+    assert_eq!(group(&poller).slots[0].buckets, 3584);
+    assert_eq!(round(&mut members), shares, "remembered flows stay");
+    weigh(0);
+    assert_eq!(round(&mut members), [0, 400]);
+    weigh(1);
+    assert_eq!(round(&mut members), [0, 400], "and stay again");
+}
+
 #[test]
 fn the_account_of_a_member_that_ends_is_kept_for_the_watcher() {
     let wire = Wire::default();
