@@ -69,6 +69,7 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ("contents/promisc", Variant::Packet, PROMISCUOUS),
     ("contents/vlan_cut", Variant::Packet, WHOLE_FRAME),
     ("devices/down_up", Variant::Packet, STAYS_USABLE),
+    ("devices/list", Variant::Packet, LISTED),
     ("filters/no_memory", Variant::Packet, WHEN_READ),
     ("filters/queued", Variant::Packet, WHEN_READ),
     ("filters/queued_direction", Variant::Packet, KNOWS_DIRECTION),
@@ -98,6 +99,7 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ("contents/vlan_any", Variant::Afxdp, TAKEN),
     ("contents/vlan_cut", Variant::Afxdp, WHOLE_FRAME),
     ("devices/down_up", Variant::Afxdp, STAYS_USABLE),
+    ("devices/list", Variant::Afxdp, LISTED),
     ("devices/renamed", Variant::Afxdp, TAKEN),
     ("files/dumped", Variant::Afxdp, TAKEN),
     ("filters/kernel_metadata", Variant::Afxdp, TAKEN),
@@ -157,6 +159,7 @@ const FIRST_READ: &str = "the descriptor is readable once after activation: the 
 // Handles of pollers.
 const ONCE_ON_LOOPBACK: &str = "a poller takes each packet of the loopback device once, so the \
     statistics count it once; the system's library counts it as sent and as received";
+const LISTED: &str = "the list also has the devices that pollers serve";
 const PROMISCUOUS: &str = "the poller makes the device promiscuous, too";
 const STAYS_USABLE: &str = "the descriptor stays usable when the device goes down, so select() \
     needs no timeout";

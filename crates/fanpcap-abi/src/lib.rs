@@ -28,5 +28,6 @@ pub mod stats;
 pub mod activate;
 pub mod fanout;
 pub mod open;
+pub mod devices;
 pub mod read;
 pub mod socket;

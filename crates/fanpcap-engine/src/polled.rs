@@ -24,6 +24,10 @@ pub trait Polled: Sync {
     /// namespace. The calling thread's network namespace may have a device of this name, too.
     fn is_elsewhere(&self, device: &str) -> bool;
 
+    /// The devices that pollers serve, and on which this process may become a member, in order. Asks
+    /// no poller for anything, but connects to each.
+    fn devices(&self) -> Vec<String>;
+
     /// Enters a group of the poller that serves the device in the calling thread's network
     /// namespace. Waits for [`EnterRequest::limit`] at most. The application's first look for
     /// packets gives the member its share of the group's packets.

@@ -26,6 +26,15 @@ pub fn polled(name: &str) -> Option<&'static dyn Polled> {
     POLLED.into_iter().find(|engine| engine.name() == name)
 }
 
+/// The devices that pollers serve for this process, each with its engine: `packet:eth0`.
+pub fn polled_devices() -> Vec<String> {
+    let of = |engine: &'static dyn Polled| {
+        let devices = engine.devices().into_iter();
+        devices.map(|device| format!("{}:{device}", engine.name()))
+    };
+    POLLED.into_iter().flat_map(of).collect()
+}
+
 /// Returns the watcher of the engine with this number.
 pub fn watcher(id: u64) -> Option<&'static dyn Watcher> {
     let mut all = WATCHERS.into_iter();

@@ -47,6 +47,7 @@ macro_rules! for_each_function {
                 fn pcap_setdirection(p: Handle, direction: c_int) -> c_int;
                 fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
                 fn pcap_setfilter(p: Handle, program: *mut BpfProgram) -> c_int;
+                fn pcap_findalldevs(list: *mut Opaque, errbuf: Buffer) -> c_int;
                 fn pcap_lib_version() -> Text;
                 // From pcap/fanout.h.
                 fn pcap_fanout(p: Handle, group: c_int, fanout: Text) -> c_int;
@@ -115,7 +116,6 @@ macro_rules! for_each_function {
                 fn pcap_dump_close(dumper: Opaque) = ();
 
                 // Devices.
-                fn pcap_findalldevs(list: *mut Opaque, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
                 fn pcap_freealldevs(list: Opaque) = ();
                 fn pcap_lookupdev(errbuf: Buffer) -> Buffer = missing(errbuf, null_mut());
                 fn pcap_lookupnet(device: Text, network: *mut u32, mask: *mut u32, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);

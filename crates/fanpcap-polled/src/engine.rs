@@ -7,8 +7,9 @@ use fanpcap_engine::{
     EnterGroup, EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER,
 };
 use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::unix::named;
 use fanpcap_poll::message::{self, Hello, Program, Steering};
-use fanpcap_poll::place;
+use fanpcap_poll::place::{self, Found};
 use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_ring::PoolWords;
 use fanpcap_steer::Balance;
@@ -52,6 +53,19 @@ impl Polled for OfPoller {
         }
     }
 
+    fn devices(&self) -> Vec<String> {
+        let names = place::names().into_iter();
+        let mut found: Vec<String> = names.filter_map(|it| it.into_string().ok()).collect();
+        found.retain_mut(|name| match name.strip_prefix(self.name) {
+            Some(rest) if rest.starts_with(':') => {
+                *name = rest[1..].to_owned();
+                is_reachable(self.name, name)
+            }
+            Some(_) | None => false,
+        });
+        found
+    }
+
     fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal> {
         let at = || format!("{}:{}", self.name, request.device);
         let hello = hello(request);
@@ -61,6 +75,16 @@ impl Polled for OfPoller {
             .and_then(|member| Io::new(member).map_err(EnterError::Pool));
         let io = entered.map_err(|error| refusal(&at(), error))?;
         Ok(Arc::new(io))
+    }
+}
+
+/// Whether a poller listens, and this process may connect to it. A poller that was killed leaves
+/// its socket's name. A poller that is busy has no room for a connection now.
+fn is_reachable(engine: &str, device: &str) -> bool {
+    let connect = |found: Found| named::connect(&found.directory, &found.name, Duration::ZERO);
+    match place::open(engine, device).and_then(connect) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::TimedOut,
     }
 }
 

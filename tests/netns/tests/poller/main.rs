@@ -6,5 +6,7 @@ mod scene;
 mod captures;
 mod calls;
 mod ends;
+mod listing;
+mod missed;
 mod refusals;
 mod unprivileged;
