@@ -167,6 +167,11 @@ impl Member {
         self.child.id()
     }
 
+    /// The file with the application's output.
+    pub fn output(&self) -> PathBuf {
+        self.said.clone()
+    }
+
     /// The application's output so far.
     ///
     /// # Errors

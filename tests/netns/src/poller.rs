@@ -46,10 +46,19 @@ impl Poller {
     /// # Errors
     /// The command isn't staged (`make`), or the poller fails.
     pub fn start(engine: &str, scratch: &Scratch) -> Result<Self> {
+        Self::start_with(engine, &[], scratch)
+    }
+
+    /// Like [`Poller::start`], with more options.
+    ///
+    /// # Errors
+    /// As [`Poller::start`].
+    pub fn start_with(engine: &str, options: &[&str], scratch: &Scratch) -> Result<Self> {
         let place = format!("{engine}:{DEVICE}");
         let command = library::library_dir()?.join("../bin/fanpcap");
         let program = Program::new("sh", "serving ")?.args(["-c", FIRST, "sh"]);
         let program = program.arg(command).args(["poller", &place]);
+        let program = program.args(options);
         // If the test is killed, nothing else ends the poller.
         let program = program.ends_with_caller();
         Ok(Self {

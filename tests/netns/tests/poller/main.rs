@@ -10,3 +10,4 @@ mod listing;
 mod missed;
 mod refusals;
 mod unprivileged;
+mod programs;
