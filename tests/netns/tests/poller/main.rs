@@ -7,7 +7,6 @@ mod captures;
 mod calls;
 mod ends;
 mod listing;
-mod missed;
 mod refusals;
 mod unprivileged;
 mod programs;
