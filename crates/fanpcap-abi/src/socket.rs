@@ -14,6 +14,7 @@ use crate::system::{ERROR, system};
 use fanpcap::polled;
 use fanpcap_linux::packet::inject;
 use std::ffi::{c_int, c_void};
+use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 
 /// See pcap_fileno(3PCAP).
@@ -74,14 +75,17 @@ impl PcapHandle {
     }
 }
 
-/// Sends a frame. Errors have the text of the system's library (pcap-linux.c, `pcap_inject_linux`).
+/// Sends a frame: by the handle's socket, or by the poller if the handle has no socket on its device.
+/// Errors have the text of the system's library (pcap-linux.c, `pcap_inject_linux`).
 fn send(p: PcapHandle, socket: BorrowedFd<'_>, frame: &[u8]) -> c_int {
     guard_handle(p, || {
-        if handles::is_apart(p) {
-            return p.fail(polled::NOT_SENT);
-        }
-        match inject::send(socket, frame) {
+        let sent = match handles::is_apart(p) {
+            true => send_by_poller(p, frame),
+            false => inject::send(socket, frame),
+        };
+        match sent {
             Ok(sent) => c_int::try_from(sent).unwrap_or(c_int::MAX),
+            Err(error) if error.kind() == ErrorKind::Unsupported => p.fail(polled::NOT_SENT),
             Err(error) => {
                 let text = error.to_string();
                 let end = text.rfind(" (os error ").unwrap_or(text.len());
@@ -89,4 +93,10 @@ fn send(p: PcapHandle, socket: BorrowedFd<'_>, frame: &[u8]) -> c_int {
             }
         }
     })
+}
+
+/// Sends a frame by the handle's poller, because the handle has no socket on the device.
+fn send_by_poller(p: PcapHandle, frame: &[u8]) -> io::Result<usize> {
+    let polled = handles::polled(p).ok_or(ErrorKind::Unsupported)?;
+    polled.io.send(frame).map(|()| frame.len())
 }

@@ -95,6 +95,14 @@ pub trait PolledIo: Send + Sync {
     /// The number of the member's group, if it has one.
     fn group(&self) -> Option<u16>;
 
+    /// Sends a frame by the poller, without waiting. What becomes of the frame at the device is not
+    /// reported.
+    ///
+    /// # Errors
+    /// `Unsupported` if the poller sends no frames of members; `WouldBlock` if it has taken
+    /// too few of the former frames; `EMSGSIZE`; `EPIPE` if it has ended.
+    fn send(&self, frame: &[u8]) -> io::Result<()>;
+
     /// Bytes of the pool.
     fn bytes(&self) -> u64;
 

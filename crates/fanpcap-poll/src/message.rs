@@ -21,7 +21,7 @@ pub use question::{
     ENDED_MAX, EndedMember, MemberCounts, Question, Reply, SeenGroup, SeenLedger, SeenRounds,
     SeenSlot, Watched,
 };
-pub use request::{Balance, Hello, Program, Request, Steering};
+pub use request::{Balance, FRAME_MAX, Hello, Program, Request, Steering};
 use std::error::Error;
 use std::fmt;
 
@@ -38,6 +38,9 @@ pub const TEXT_MAX: usize = LONGEST - 2048;
 pub const NAME_MAX: usize = 255;
 
 const MAGIC: [u8; 4] = *b"fanp";
+
+/// Bytes of a message's head.
+const HEAD_LEN: usize = 8;
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

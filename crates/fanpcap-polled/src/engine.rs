@@ -192,6 +192,10 @@ impl PolledIo for Io {
         self.member.group()
     }
 
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.member.send(frame)
+    }
+
     fn bytes(&self) -> u64 {
         self.member.bytes()
     }

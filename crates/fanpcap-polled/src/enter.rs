@@ -7,7 +7,7 @@ use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::{clock, events};
 use fanpcap_poll::PoolFile;
-use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Welcome};
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request, Welcome};
 use fanpcap_reader::{GroupTasks, Input, Ring};
 use fanpcap_ring::PoolWords;
 use std::error::Error;
@@ -121,6 +121,9 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// errno(3).
+const EMSGSIZE: i32 = 90;
+
 /// The most descriptors of an answer.
 const DESCRIPTORS: usize = 2;
 
@@ -133,6 +136,19 @@ impl PolledMember {
     /// The number of the member's group, if it has one.
     pub fn group(&self) -> Option<u16> {
         self.welcome.group
+    }
+
+    /// Sends a frame by the poller. See [`fanpcap_engine::PolledIo::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        if !self.welcome.may_send {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let request = Request::Frame(frame.to_vec()).encode();
+        let too_long = |_| io::Error::from_raw_os_error(EMSGSIZE);
+        message::send(self.connection.as_fd(), &request.map_err(too_long)?, &[])
     }
 
     /// Bytes of the pool.

@@ -16,6 +16,7 @@ use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
 use crate::queue::{Polled, Queue};
+use crate::sender::{Sender, SentCounts};
 use crate::source::SourceCounts;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
@@ -63,6 +64,8 @@ pub struct Device {
     ended: GroupCounts,
     /// What connections watch.
     watches: BTreeMap<u64, Watch>,
+    /// Sends the frames of members; `None` if they may not send.
+    sender: Option<Sender>,
 }
 
 /// A pool that the poller has given up.
@@ -139,6 +142,7 @@ impl Device {
             left: Vec::new(),
             ended: GroupCounts::default(),
             watches: BTreeMap::new(),
+            sender: None,
         })
     }
 
@@ -172,6 +176,26 @@ impl Device {
             Some(_) => Ok(()),
             None => Err(refused("poller-policy", NOT_ALLOWED)),
         }
+    }
+
+    /// The device, whose members may send frames by this sender.
+    #[must_use]
+    pub fn sending(self, sender: Sender) -> Self {
+        Self {
+            sender: Some(sender),
+            ..self
+        }
+    }
+
+    /// Sends a member's frame. `None` if members may not send.
+    pub(crate) fn send(&mut self, frame: &[u8]) -> Option<()> {
+        self.sender.as_mut()?.send(frame);
+        Some(())
+    }
+
+    /// What became of the frames of members.
+    pub fn sent(&self) -> SentCounts {
+        self.sender.as_ref().map(Sender::counts).unwrap_or_default()
     }
 
     /// Makes a newcomer a member of its group. `peer` is its process. The first member begins the
@@ -244,6 +268,7 @@ impl Device {
             ifindex: self.ifindex,
             hardware: self.hardware,
             group: self.number(index),
+            may_send: self.sender.is_some(),
         };
         Ok(Entered {
             member,

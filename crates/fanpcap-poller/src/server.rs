@@ -244,6 +244,7 @@ impl Server {
             (Some(member), Ok(Request::ReadOut(gone))) => {
                 self.device.read_out(member, gone, now_ns)
             }
+            (Some(_), Ok(Request::Frame(frame))) => return self.device.send(&frame),
             (None, Ok(_)) | (Some(_), Ok(Request::Hello(_)) | Err(_)) => return None,
         };
         self.tell(notices);

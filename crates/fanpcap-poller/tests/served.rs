@@ -10,6 +10,7 @@ use clients::{Client, Poller, Wire, await_all, await_answer, await_shares, frame
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::message;
 use fanpcap_poll::message::{Answer, Balance, Hello, LONGEST, Program, Request, Steering};
+use fanpcap_poller::SentCounts;
 use fanpcap_testkit::await_for::await_so;
 use scene::policy;
 use std::os::fd::AsFd;
@@ -302,4 +303,15 @@ fn the_poller_chooses_a_number_that_no_group_of_the_user_has() {
         ..hello()
     });
     assert_eq!(own.group, None);
+}
+
+#[test]
+fn a_member_that_may_not_send_and_does_is_closed() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let member = poller.member(&hello());
+    member.send(&Request::Frame(vec![2; 60]));
+    await_so("the member's end", || poller.sizes() == [0, 0]);
+    let server = poller.server.lock().unwrap();
+    assert_eq!(server.device().sent(), SentCounts::default());
 }

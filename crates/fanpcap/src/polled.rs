@@ -44,9 +44,11 @@ pub fn not_permitted(reason: &str) -> String {
     format!("{reason}: a handle of a poller needs CAP_NET_RAW or user namespaces")
 }
 
-/// The error of pcap_inject(3PCAP) on a handle without a packet socket on its device.
-pub const NOT_SENT: &str = "send: the handle has no socket on the device: this needs CAP_NET_RAW, \
-                            and the device in this network namespace";
+/// The error of pcap_inject(3PCAP) on a handle that has no packet socket on its device,
+/// and whose poller sends nothing for it.
+pub const NOT_SENT: &str = "send: the handle has no socket on the device, and its poller sends no \
+                            frames of members: give this process CAP_NET_RAW, or start the poller \
+                            with --send";
 
 /// The plan of a handle whose device no poller can serve, because the device is no network
 /// interface, or all of them; `None` for other handles. libpcap reads such a device.

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	printf("%s, %s, %s, %s\n", group >= 0 && group <= 65535 ? "a number" : "no number",
 	       pcap_fanout_group(other) != group ? "another" : "the same",
 	       pcap_fanout_group(third) == group ? "joined" : "not joined",
-	       stat.group == (unsigned)group ? "in the statistics" : "not in the statistics");
+	       stat.group == group ? "in the statistics" : "not in the statistics");
 	pcap_close(third);
 	pcap_close(other);
 	pcap_close(first);

@@ -59,6 +59,10 @@ pub(crate) struct Arguments {
     /// device, force takes its packets
     #[arg(long, value_name = "WORD", value_enum, default_value_t = Steal::Yes)]
     steal: Steal,
+    /// Send the frames of members that have no packet socket of their own: pcap_inject() of
+    /// programs without privileges. Whoever may connect may then send any frame on the devices
+    #[arg(long)]
+    send: bool,
     /// Print nothing but errors and the summary
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -94,6 +98,8 @@ pub(super) struct Options {
     /// The rules of the policy file.
     rules: Option<Resolved>,
     steal: Steal,
+    /// Whether members may send frames.
+    pub(super) sends: bool,
     pub(super) is_quiet: bool,
     /// What each device gives to its members.
     pub(super) policy: Policy,
@@ -127,6 +133,7 @@ impl Options {
             group: group.context("--socket-group")?,
             rules: arguments.policy.as_deref().map(policy::read).transpose()?,
             steal: arguments.steal,
+            sends: arguments.send,
             is_quiet: arguments.quiet,
             policy: Policy::of_one_in(devices.len() as u64),
         })

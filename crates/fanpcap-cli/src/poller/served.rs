@@ -11,7 +11,7 @@ use fanpcap_poller::device::Device;
 use fanpcap_poller::kind::Opened;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
-use fanpcap_poller::{Accounts, SourceError};
+use fanpcap_poller::{Accounts, Sender, SourceError};
 use fanpcap_snapshot::HostUse;
 use fanpcap_terminal::streams;
 use std::collections::BTreeSet;
@@ -175,6 +175,7 @@ impl<'a> Served<'a> {
     /// Closes the device, and adds what its queues have counted.
     fn close(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
+            self.totals.add_sent(open.server.device().sent());
             let counts = open.server.device().finish();
             let (queues, groups) = counts.ok_or_else(|| ended(self.place))?;
             self.totals.add(&queues, &groups);
@@ -211,7 +212,13 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     let device = Device::new(queues, ifindex, link.hardware, options.policy);
     let device = device.with_context(|| place.to_string())?;
     let device = device.with_accounts(Accounts::of_machine());
-    let server = Server::new(listener, device.with_access(options.access(place)));
+    let mut device = device.with_access(options.access(place));
+    if options.sends {
+        let sender = Sender::open(ifindex);
+        let sender = sender.with_context(|| format!("{place}: the socket of --send"))?;
+        device = device.sending(sender);
+    }
+    let server = Server::new(listener, device);
     Ok(Open {
         _name: name,
         server,

@@ -1,7 +1,7 @@
 //! What a device's receive queues have counted, and the summary.
 
 use fanpcap_linux::wait::clock;
-use fanpcap_poller::{GroupCounts, SourceCounts};
+use fanpcap_poller::{GroupCounts, SentCounts, SourceCounts};
 use fanpcap_terminal::table;
 
 use super::place::Place;
@@ -14,6 +14,8 @@ pub(super) struct Totals {
     queues: Vec<SourceCounts>,
     /// The counts of all groups.
     groups: GroupCounts,
+    /// The frames of members.
+    sent: SentCounts,
 }
 
 impl Totals {
@@ -22,7 +24,14 @@ impl Totals {
             place: place.clone(),
             queues: Vec::new(),
             groups: GroupCounts::default(),
+            sent: SentCounts::default(),
         }
+    }
+
+    /// Adds what became of the frames of members.
+    pub(super) fn add_sent(&mut self, more: SentCounts) {
+        self.sent.sent += more.sent;
+        self.sent.failed += more.failed;
     }
 
     /// Adds the counts of the device's queues and groups, when the device was removed, or at the
@@ -44,6 +53,8 @@ impl Totals {
             ("packets that came twice, left out once", sum.skipped),
             ("times without memory for a packet", sum.starved),
             ("reads of the kernel's counters that failed", sum.failed),
+            ("frames of members sent", self.sent.sent),
+            ("frames of members not sent", self.sent.failed),
         ];
         let notes = all.into_iter().filter(|(_, count)| *count > 0);
         let notes: Vec<String> = notes.map(|(what, it)| format!("{it} {what}")).collect();

@@ -6,6 +6,7 @@ mod ends;
 mod members;
 mod refused;
 mod running;
+mod sending;
 mod stolen;
 mod tcpdump;
 mod watched;

@@ -168,27 +168,31 @@ pub(crate) struct Member {
     pub(crate) got: Vec<u64>,
 }
 
+/// What a member of group 5 on the device [`FAR`] asks for.
+pub(crate) fn hello() -> Hello {
+    Hello {
+        group: Some(5),
+        steering: Steering::Any,
+        name: None,
+        weight: 1,
+        class: 0,
+        snaplen: 262_144,
+        memory: Some(8 << 20),
+        wants_sent: true,
+        wants_number: false,
+    }
+}
+
 impl Member {
     pub(crate) fn enter(engine: &str) -> Result<Self> {
         Self::enter_at(engine, FAR)
     }
 
     pub(crate) fn enter_at(engine: &str, device: &str) -> Result<Self> {
-        let hello = Hello {
-            group: Some(5),
-            steering: Steering::Any,
-            name: None,
-            weight: 1,
-            class: 0,
-            snaplen: 262_144,
-            memory: Some(8 << 20),
-            wants_sent: true,
-            wants_number: false,
-        };
         let place::Found {
             directory, name, ..
         } = place::open(engine, device)?;
-        let entered = fanpcap_polled::enter(&directory, &name, &hello, LIMIT)?;
+        let entered = fanpcap_polled::enter(&directory, &name, &hello(), LIMIT)?;
         let Input { ring, port, .. } = entered.input(None)?;
         let Ring::Pool(pool) = ring else {
             anyhow::bail!("no pool");

@@ -1,5 +1,6 @@
 //! Sends whole frames on an interface by a packet socket. One system call sends one frame or many.
 
+use std::ffi::c_int;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,10 @@ use crate::packet::{self, Address, sockaddr};
 /// # Errors
 /// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and other errors of sendto(2).
 pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
+    send_as(socket, frame, 0)
+}
+
+fn send_as(socket: BorrowedFd<'_>, frame: &[u8], flags: c_int) -> io::Result<usize> {
     // For ETH_P_ALL the kernel reads the protocol in the frame (`packet_parse_headers`).
     let to = libc::sockaddr_ll {
         sll_protocol: packet::ETH_P_ALL.to_be(),
@@ -26,7 +31,7 @@ pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
             socket.as_raw_fd(),
             frame.as_ptr().cast(),
             frame.len(),
-            0,
+            flags,
             (&raw const to).cast(),
             len,
         )
@@ -34,13 +39,13 @@ pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends a frame as [`send`] does. Returns false if the device's queue or the socket has no room
-/// for the frame now.
+/// Sends a frame as [`send`] does, without waiting. Returns false if the device's queue or the
+/// socket has no room for the frame now.
 ///
 /// # Errors
 /// As [`send`], except `ENOBUFS` and `EAGAIN`.
 pub fn try_send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<bool> {
-    match send(socket, frame) {
+    match send_as(socket, frame, libc::MSG_DONTWAIT) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
             Ok(false)

@@ -34,6 +34,8 @@ pub struct Welcome {
     pub hardware: u16,
     /// The group's number, if it has one.
     pub group: Option<u16>,
+    /// Whether the member may send frames ([`super::Request::Frame`]).
+    pub may_send: bool,
 }
 
 /// Why a newcomer is no member.
@@ -105,6 +107,7 @@ impl Answer {
                 out.u32(welcome.ifindex);
                 out.u16(welcome.hardware);
                 out.option(welcome.group.map(u32::from));
+                out.u8(welcome.may_send.into());
                 Ok(out.done())
             }
             Self::Refused(refused) => {
@@ -140,6 +143,7 @@ impl Answer {
                 ifindex: from.u32("device")?,
                 hardware: from.u16("device")?,
                 group: from.group()?,
+                may_send: from.flag("permission")?,
             }),
             TAKEOVER => Self::Takeover(Takeover {
                 pool: read_size(&mut from)?,

@@ -61,6 +61,10 @@ impl Writer {
         }
     }
 
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     pub(super) fn done(self) -> Vec<u8> {
         self.0
     }
@@ -153,6 +157,14 @@ impl<'a> Reader<'a> {
         match name.is_empty() || is_name(&name) {
             true => Ok(Some(name).filter(|name| !name.is_empty())),
             false => Err(Malformed::Field(field)),
+        }
+    }
+
+    /// All further bytes, at least one.
+    pub(super) fn rest(&mut self, field: &'static str) -> Result<Vec<u8>, Malformed> {
+        match std::mem::take(&mut self.0) {
+            [] => Err(Malformed::Field(field)),
+            rest => Ok(rest.to_vec()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The messages of members.
 
 use super::fields::Reader;
-use super::{Malformed, TEXT_MAX, head, open};
+use super::{HEAD_LEN, LONGEST, Malformed, TEXT_MAX, head, open};
 
 /// How a group shares packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,10 @@ const CLASSES: u8 = 64;
 const HELLO: u16 = 1;
 const READS: u16 = 16;
 const READ_OUT: u16 = 17;
+const FRAME: u16 = 19;
+
+/// The most bytes of a frame in a message.
+pub const FRAME_MAX: usize = LONGEST - HEAD_LEN;
 
 /// A message of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +75,9 @@ pub enum Request {
     Reads,
     /// The member has read the pool of this member to its end, or can't read it.
     ReadOut(u64),
+    /// The poller shall send this frame on the device, 1 to [`FRAME_MAX`] bytes. There is no
+    /// answer.
+    Frame(Vec<u8>),
 }
 
 impl Request {
@@ -87,6 +94,14 @@ impl Request {
                 out.u64(*member);
                 Ok(out.done())
             }
+            Self::Frame(frame) => {
+                let mut out = head(FRAME);
+                match (1..=FRAME_MAX).contains(&frame.len()) {
+                    true => out.bytes(frame),
+                    false => return Err(Malformed::Field("frame")),
+                }
+                Ok(out.done())
+            }
         }
     }
 
@@ -100,6 +115,7 @@ impl Request {
             HELLO => return Hello::read(from).map(Self::Hello),
             READS => Self::Reads,
             READ_OUT => Self::ReadOut(from.u64("member")?),
+            FRAME => Self::Frame(from.rest("frame")?),
             _ => return Err(Malformed::Kind(kind)),
         };
         from.end()?;

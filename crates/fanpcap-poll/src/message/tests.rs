@@ -63,6 +63,7 @@ fn request() -> impl Strategy<Value = Request> {
         hello().prop_map(Request::Hello),
         Just(Request::Reads),
         any::<u64>().prop_map(Request::ReadOut),
+        proptest::collection::vec(any::<u8>(), 1..2000).prop_map(Request::Frame),
     ]
 }
 
@@ -80,15 +81,17 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<u32>(),
         any::<u16>(),
         any::<Option<u16>>(),
+        any::<bool>(),
     );
     prop_oneof![
-        (size(), numbers).prop_map(|(pool, (slot, ifindex, hardware, group))| {
+        (size(), numbers).prop_map(|(pool, (slot, ifindex, hardware, group, may_send))| {
             Answer::Welcome(Welcome {
                 pool,
                 slot,
                 ifindex,
                 hardware,
                 group,
+                may_send,
             })
         }),
         (size(), any::<u64>(), any::<bool>()).prop_map(|(pool, member, with_copies)| {
@@ -166,6 +169,19 @@ fn the_bytes_of_a_hello_are_those_of_this_version() {
 }
 
 #[test]
+fn a_frame_fills_a_message_at_most() {
+    let longest = Request::Frame(vec![7; FRAME_MAX]);
+    let bytes = longest.encode().unwrap();
+    assert_eq!(bytes.len(), LONGEST);
+    assert_eq!(Request::decode(&bytes), Ok(longest));
+    let wrong = Malformed::Field("frame");
+    for len in [0, FRAME_MAX + 1] {
+        assert_eq!(Request::Frame(vec![7; len]).encode(), Err(wrong));
+    }
+    assert_eq!(Request::decode(&bytes[..HEAD_LEN]), Err(wrong));
+}
+
+#[test]
 fn another_version_is_named_whatever_follows() {
     let mut bytes = short().encode().unwrap();
     bytes[4] = 9;
@@ -235,6 +251,7 @@ fn a_member_opens_what_the_poller_has_sent_and_nothing_else() {
         ifindex: 1,
         hardware: 1,
         group: None,
+        may_send: false,
     };
     let [poller, member] = unix::pair().unwrap();
     let (file, _lanes) = PoolFile::create(PoolKind::File, size).unwrap();

@@ -7,6 +7,8 @@ mod captures;
 mod calls;
 mod ends;
 mod listing;
+mod missed;
 mod refusals;
+mod sending;
 mod unprivileged;
 mod programs;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use fanpcap_poller::device::Device;
 use fanpcap_poller::packet::{Options, PacketSource};
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
-use fanpcap_poller::{GroupCounts, Policy, Source};
+use fanpcap_poller::{GroupCounts, Policy, Sender, SentCounts, Source};
 use fanpcap_testkit::Program;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 
@@ -48,9 +48,23 @@ const OPTIONS: Options = Options {
 impl Poller {
     /// Starts a poller in the calling thread's network namespace. `engine` is `packet` or `afxdp`.
     pub(crate) fn start(engine: &str) -> Result<Self> {
+        Self::start_with(engine, OPTIONS)
+    }
+
+    /// Starts a poller as [`Poller::start`] does, whose packet socket has these options.
+    pub(crate) fn start_with(engine: &str, options: Options) -> Result<Self> {
+        Self::start_as(engine, options, false)
+    }
+
+    /// Starts a poller that sends the frames of members.
+    pub(crate) fn start_sending(engine: &str) -> Result<Self> {
+        Self::start_as(engine, OPTIONS, true)
+    }
+
+    fn start_as(engine: &str, options: Options, sends: bool) -> Result<Self> {
         let ifindex = interface::index(DEVICE).context("no device")?;
         let source: Box<dyn Source + Send> = match engine {
-            "packet" => Box::new(PacketSource::open(ifindex, OPTIONS)?),
+            "packet" => Box::new(PacketSource::open(ifindex, options)?),
             "afxdp" => Box::new(afxdp::open(ifindex, 1)?.remove(0)),
             _ => bail!("no engine {engine}"),
         };
@@ -61,7 +75,10 @@ impl Poller {
         let _ = directory.remove_file(&name);
         let listener: OwnedFd = named::socket()?;
         named::listen(listener.as_fd(), &directory, &name, 0o660, 64)?;
-        let device = Device::new(vec![queue], ifindex, ETHERNET, Policy::default())?;
+        let mut device = Device::new(vec![queue], ifindex, ETHERNET, Policy::default())?;
+        if sends {
+            device = device.sending(Sender::open(ifindex)?);
+        }
         let server = Arc::new(Mutex::new(Server::new(listener, device)));
         let is_over = Arc::<AtomicBool>::default();
         let (served, over) = (Arc::clone(&server), Arc::clone(&is_over));
@@ -82,6 +99,44 @@ impl Poller {
             .device()
             .look(Some(group), ROOT)
             .map(|(_, counts)| counts)
+    }
+
+    /// Stops the queue's thread until the returned value is dropped.
+    pub(crate) fn stall(&self) -> Stall {
+        let (end, ended) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let server = Arc::clone(&self.server);
+        let thread = thread::spawn(move || {
+            let server = server.lock().ok()?;
+            server.device().queues()[0].change(move |_| {
+                let _ = begin.send(());
+                let _ = ended.recv();
+            })
+        });
+        let _ = begun.recv();
+        Stall {
+            _end: end,
+            _thread: thread,
+        }
+    }
+
+    /// What became of the frames of members.
+    pub(crate) fn sent(&self) -> SentCounts {
+        let server = self.server.lock().ok();
+        server.map(|it| it.device().sent()).unwrap_or_default()
+    }
+
+    /// Runs this while the poller answers no member. The queues' threads go on.
+    pub(crate) fn while_deaf<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _server = self.server.lock();
+        run()
+    }
+
+    /// Packets that the source has dropped.
+    pub(crate) fn dropped(&self) -> Result<u64> {
+        let counts = self.server.lock().ok().and_then(|it| it.device().counts());
+        let (queues, _) = counts.context("no server")?;
+        Ok(queues.iter().map(|it| it.dropped).sum())
     }
 
     /// The buckets of the members of root's group.
@@ -116,6 +171,12 @@ impl Poller {
             Ok((buckets.len() == members && differ < 2).then_some(()))
         })
     }
+}
+
+/// A queue's thread that stands still.
+pub(crate) struct Stall {
+    _end: mpsc::Sender<()>,
+    _thread: JoinHandle<Option<()>>,
 }
 
 fn serve(server: &Mutex<Server>, is_over: &AtomicBool) {
