@@ -97,19 +97,25 @@ impl Poller {
         self.process.signal("TERM")?;
         let ended = self.process.wait()?;
         ensure!(ended.status.success(), "{}", ended.said);
-        let directory = directory()?;
-        ensure!(!directory.exists(), "{} is left", directory.display());
+        // The number of the network namespace may be that of an earlier one, in which a poller of
+        // another device or engine was killed.
+        for path in paths(&self.place)? {
+            ensure!(!path.exists(), "{} is left", path.display());
+        }
         summary(&ended.said, &self.place).with_context(|| ended.said.clone())
     }
 }
 
-/// The directory of the pollers' sockets in the calling thread's network namespace.
+/// The socket and the lock file of a poller in the calling thread's network namespace. `place` is an
+/// engine and a device, such as `packet:vb`.
 ///
 /// # Errors
 /// The errors of stat(2).
-pub fn directory() -> Result<PathBuf> {
-    let inode = netns::inode()?;
-    Ok(PathBuf::from(format!("/run/fanpcap-pollers/netns-{inode}")))
+pub fn paths(place: &str) -> Result<[PathBuf; 2]> {
+    let directory = format!("/run/fanpcap-pollers/netns-{}", netns::inode()?);
+    let directory = PathBuf::from(directory);
+    let lock = format!("{place}.lock");
+    Ok([directory.join(place), directory.join(lock)])
 }
 
 fn summary(said: &str, place: &str) -> Result<Summary> {

@@ -158,11 +158,8 @@ impl<'a> Ends<'a> {
 
     fn start(&self) -> Result<Poller> {
         let poller = Poller::start(self.source, &self.wire.scratch)?;
-        let names = fs::read_dir(poller::directory()?)?;
-        let names = names.map(|it| Ok(it?.file_name().to_string_lossy().into_owned()));
-        let names = names.collect::<Result<BTreeSet<String>>>()?;
-        let expected = [self.place(), format!("{}.lock", self.place())];
-        ensure!(names == BTreeSet::from(expected), "{names:?}");
+        let paths = poller::paths(&self.place())?;
+        ensure!(paths.iter().all(|it| it.exists()), "{paths:?}");
         Ok(poller)
     }
 
