@@ -39,10 +39,11 @@ fn await_offered(poller: &Poller, count: u64) -> SeenGroup {
 }
 
 fn watched(asking: &mut Asking) -> Watched {
-    match asking.ask(Question::Watch(5)).unwrap() {
-        Reply::Watched(watched) => *watched,
-        other => panic!("{other:?}"),
-    }
+    let reply = asking.ask(Question::Watch(5)).unwrap();
+    let Reply::Watched(watched) = reply else {
+        panic!("{reply:?}");
+    };
+    *watched
 }
 
 #[test]

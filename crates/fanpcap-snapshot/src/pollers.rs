@@ -87,19 +87,21 @@ pub(crate) fn check(name: &str) -> Result<()> {
 
 /// Why a poller does not reply, and what to do.
 pub fn unreachable(socket: &str, error: &io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            anyhow!("no poller serves {socket}: start one: fanpcap poller {socket}")
-        }
-        io::ErrorKind::TimedOut => {
-            anyhow!("the poller of {socket} does not answer: it is stopped or busy")
-        }
-        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => anyhow!(
+    let is = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
+    if is(&[io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused]) {
+        return anyhow!("no poller serves {socket}: start one: fanpcap poller {socket}");
+    }
+    if is(&[io::ErrorKind::TimedOut]) {
+        return anyhow!("the poller of {socket} does not answer: it is stopped or busy");
+    }
+    // A directory that is not trusted has an error without a number.
+    if is(&[io::ErrorKind::PermissionDenied]) && error.raw_os_error().is_some() {
+        return anyhow!(
             "this user may not use the poller of {socket}: {error}: be root or in the group of the \
              poller's --socket-group"
-        ),
-        _ => anyhow!("the poller of {socket}: {error}"),
+        );
     }
+    anyhow!("the poller of {socket}: {error}")
 }
 
 /// Asks the poller of a device whether it serves this process's user. Returns its process id; 0 if

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail, ensure};
 use fanpcap_poll::message::{Question, Reply};
 use fanpcap_poll::{Asking, place};
 use fanpcap_snapshot::{OfPoller, POLLER_LIMIT, unreachable};
@@ -19,14 +19,17 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) fn weigh(at: &OfPoller, member: u64, weight: u16) -> Result<()> {
     let failed = |error| unreachable(&at.socket, &error);
     let mut asking = connect(at).map_err(failed)?;
-    match asking
-        .ask(Question::Weigh { member, weight })
-        .map_err(failed)?
-    {
-        Reply::Done => Ok(()),
-        Reply::NotDone(why) => Err(anyhow!(why)),
-        other => Err(anyhow!("the poller of {} replies {other:?}", at.socket)),
+    let question = Question::Weigh { member, weight };
+    let reply = asking.ask(question).map_err(failed)?;
+    if let Reply::NotDone(why) = reply {
+        bail!(why);
     }
+    ensure!(
+        reply == Reply::Done,
+        "the poller of {} replies {reply:?}",
+        at.socket
+    );
+    Ok(())
 }
 
 /// Waits until a drained member has read its pool, but at most for `limit`. Returns the number of

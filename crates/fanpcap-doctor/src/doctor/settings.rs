@@ -134,15 +134,16 @@ impl NoPoller {
 
     fn finding(&self) -> Finding {
         let socket = &self.socket;
-        let fix = match self.kind {
-            io::ErrorKind::PermissionDenied => format!(
+        let is = |kind| self.kind == kind;
+        let fix = if is(io::ErrorKind::PermissionDenied) {
+            format!(
                 "fanpcap poller {socket} --socket-group GROUP    # as root; GROUP is a group of \
                  this user"
-            ),
-            io::ErrorKind::TimedOut => {
-                format!("systemctl restart 'fanpcap-poller@{socket}'    # or continue the process")
-            }
-            _ => format!("fanpcap poller {socket}    # as root"),
+            )
+        } else if is(io::ErrorKind::TimedOut) {
+            format!("systemctl restart 'fanpcap-poller@{socket}'    # or continue the process")
+        } else {
+            format!("fanpcap poller {socket}    # as root")
         };
         let told = [
             harmless_text(&self.why),
