@@ -11,18 +11,18 @@ mod watching;
 
 use crate::access::{Access, Granted, STRANGER};
 use crate::accounts::Accounts;
-use crate::bell::Ringer;
 use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
 use crate::queue::{Polled, Queue};
 use crate::sender::{Sender, SentCounts};
+use crate::shared::{ClosedThere, Shared, UserThread};
 use crate::source::SourceCounts;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
 use fanpcap_linux::unix::Peer;
 use fanpcap_poll::message::{Hello, Refused, Takeover, Welcome};
-use fanpcap_poll::{Holders, LANES_MAX, PoolFile, PoolSize};
+use fanpcap_poll::{Holders, LANES_MAX, PoolSize};
 use groups::Group;
 use member::{Member, Newcomer, State};
 use refusals::{FULL, NO_MEMORY, NOT_ALLOWED, failed};
@@ -30,7 +30,7 @@ pub(crate) use refusals::{MANY_CONNECTIONS, refused};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 pub(crate) use watching::Watch;
 
@@ -54,8 +54,8 @@ pub struct Device {
     /// The groups, by their numbers in the queues.
     groups: Vec<Option<Group>>,
     members: BTreeMap<u64, Member>,
-    /// The threads of users' bells, of those users that have members.
-    ringers: BTreeMap<u32, Ringer>,
+    /// The threads of the users that have members.
+    threads: BTreeMap<u32, UserThread>,
     /// The number of the last member.
     last: u64,
     /// Pools that the poller has given up, and other processes may still have.
@@ -84,9 +84,9 @@ pub struct Entered {
     /// The answer.
     pub welcome: Welcome,
     /// The member's pool.
-    pub pool: Arc<PoolFile>,
+    pub pool: Shared,
     /// The member's end of the bell.
-    pub bell: OwnedFd,
+    pub bell: ClosedThere,
 }
 
 impl Entered {
@@ -104,7 +104,7 @@ pub struct Notice {
     /// The message.
     pub takeover: Takeover,
     /// The pool whose descriptor the message carries.
-    pub pool: Arc<PoolFile>,
+    pub pool: Shared,
 }
 
 impl Device {
@@ -137,7 +137,7 @@ impl Device {
             granted: Granted::default(),
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             members: BTreeMap::new(),
-            ringers: BTreeMap::new(),
+            threads: BTreeMap::new(),
             last: 0,
             left: Vec::new(),
             ended: GroupCounts::default(),
@@ -233,13 +233,15 @@ impl Device {
         let account = self.account(peer.user);
         self.check_bytes(account, size.file_len().unwrap_or(u32::MAX).into())?;
         let kind = (self.policy.pools, size);
-        let ringer = match self.ringers.entry(account) {
+        let thread = match self.threads.entry(account) {
             Entry::Occupied(it) => it.into_mut(),
-            Entry::Vacant(it) => it.insert(Ringer::start(account).map_err(|error| failed(&error))?),
+            Entry::Vacant(it) => {
+                it.insert(UserThread::start(account).map_err(|error| failed(&error))?)
+            }
         };
-        let newcomer = Newcomer::new(kind, (index, account), hello, ringer, now_ns);
+        let newcomer = Newcomer::new(kind, (index, account), hello, thread, now_ns);
         let mut newcomer = newcomer.map_err(|error| {
-            self.end_ringer(account);
+            self.end_thread(account);
             failed(&error)
         })?;
         self.last += 1;
@@ -252,7 +254,7 @@ impl Device {
             class: hello.class,
             name: hello.name.as_deref(),
         };
-        let pool = Arc::clone(&newcomer.member.pool);
+        let pool = newcomer.member.pool.clone();
         self.members.insert(member, newcomer.member);
         let slot = self.change(index, now_ns, Some(newcomer.admission), |group, side| {
             group.join(&joining, side)
@@ -301,14 +303,14 @@ impl Device {
                 bytes,
             });
             self.left.extend(left);
-            self.end_ringer(user);
+            self.end_thread(user);
         }
     }
 
-    /// Ends the thread of a user's bells if the user has no member.
-    fn end_ringer(&mut self, user: u32) {
+    /// Ends the thread of a user that has no member.
+    fn end_thread(&mut self, user: u32) {
         if !self.members.values().any(|it| it.user == user) {
-            self.ringers.remove(&user);
+            self.threads.remove(&user);
         }
     }
 

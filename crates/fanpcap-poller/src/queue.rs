@@ -1,9 +1,9 @@
 //! The thread of a receive queue: takes packets from its source, writes them into pools, and wakes
 //! members. Another thread changes the queue's groups and members between two bursts.
 
-use crate::bell::Bell;
 use crate::fan_out::{FanOut, MemberSlot};
 use crate::group::{Dismissed, Wants};
+use crate::shared::Shared;
 use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_linux::wait::{self, POLLIN, Wake, clock};
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
@@ -35,13 +35,14 @@ pub struct Polled {
     /// The groups and the members' pools.
     pub fan_out: FanOut,
     source: Box<dyn Source + Send>,
-    bells: BTreeMap<MemberSlot, Bell>,
+    /// What is shared with members: it is dropped after their pools' mappings.
+    shared: BTreeMap<MemberSlot, Shared>,
     state: Result<(), SourceError>,
     is_over: bool,
 }
 
 impl Polled {
-    /// Directs a slot's packets into a pool, and wakes its member by this bell.
+    /// Directs a slot's packets into a pool, and wakes its member. `shared` has the pool.
     /// Returns what the slot's former member had. Whoever drops the result frees its memory.
     ///
     /// # Errors
@@ -51,18 +52,18 @@ impl Polled {
         at: MemberSlot,
         writer: LaneWriter,
         wants: Wants,
-        bell: Bell,
+        shared: Shared,
     ) -> Result<Option<LeftSlot>, LaneWriter> {
         let former = self.fan_out.admit(at, writer, wants)?;
-        let bell = self.bells.insert(at, bell);
-        Ok(former.map(|pool| LeftSlot::of(pool, bell)))
+        let shared = self.shared.insert(at, shared);
+        Ok(former.map(|pool| LeftSlot::of(pool, shared)))
     }
 
-    /// Removes a slot's pool and bell. Wakes the member first, so that it reads the last packets.
-    /// Whoever drops the result unmaps the pool, and closes the bell.
+    /// Removes a slot's pool. Wakes the member first, so that it reads the last packets. Whoever
+    /// drops the result unmaps the pool.
     pub fn dismiss(&mut self, at: MemberSlot) -> Option<LeftSlot> {
         let pool = self.fan_out.dismiss(at)?;
-        Some(LeftSlot::of(pool, self.bells.remove(&at)))
+        Some(LeftSlot::of(pool, self.shared.remove(&at)))
     }
 
     /// The source's counts, and why no packets come, if the source has said so.
@@ -90,12 +91,12 @@ impl Polled {
         let Self {
             fan_out,
             source,
-            bells,
+            shared,
             ..
         } = self;
         let mut wake = |at| {
-            if let Some(bell) = bells.get(&at) {
-                bell.ring();
+            if let Some(shared) = shared.get(&at) {
+                shared.ring();
             }
         };
         match fan_out.poll(&mut **source, now_ns, &mut wake) {
@@ -117,15 +118,18 @@ impl Polled {
 #[derive(Debug)]
 pub struct LeftSlot {
     pool: Dismissed,
-    _bell: Option<Bell>,
+    _shared: Option<Shared>,
 }
 
 impl LeftSlot {
-    fn of(pool: Dismissed, bell: Option<Bell>) -> Self {
-        if let Some(bell) = &bell {
-            bell.ring();
+    fn of(pool: Dismissed, shared: Option<Shared>) -> Self {
+        if let Some(shared) = &shared {
+            shared.ring();
         }
-        Self { pool, _bell: bell }
+        Self {
+            pool,
+            _shared: shared,
+        }
     }
 
     /// The pool's final counts in the queue.
@@ -161,7 +165,7 @@ impl Queue {
         let polled = Polled {
             fan_out: FanOut::new(number),
             source,
-            bells: BTreeMap::new(),
+            shared: BTreeMap::new(),
             state: Ok(()),
             is_over: false,
         };

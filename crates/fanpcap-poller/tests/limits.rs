@@ -93,26 +93,27 @@ fn subordinate_users_count_for_their_owner_and_have_groups_of_their_own() {
     assert_eq!(scene.refusal(&hello(), 100_001), "poller-memory");
 }
 
-/// A user can make its bells expensive to ring, so another thread rings those of other users.
+/// A user can make it take long to wake its members, so another thread wakes those of others.
 #[test]
-fn each_user_that_has_members_has_a_thread_for_its_bells() {
+fn each_user_that_has_members_has_a_thread() {
     let mut scene = Scene::new();
     let threads = || {
         let tasks = fs::read_dir("/proc/self/task").unwrap();
         let names =
             tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-        let mut found: Vec<String> = names.filter(|it| it.starts_with("bells 770")).collect();
+        let mut found: Vec<String> = names.filter(|it| it.starts_with("user 770")).collect();
         found.sort();
         found.concat()
     };
     let users = [77_001, 77_002, 77_001];
     let all = users.map(|user| scene.enter(&hello(), user).unwrap());
-    await_so("two threads", || threads() == "bells 77001\nbells 77002\n");
+    await_so("two threads", || threads() == "user 77001\nuser 77002\n");
     for (entered, left) in all
-        .iter()
-        .zip(["bells 77001\nbells 77002\n", "bells 77001\n", ""])
+        .into_iter()
+        .zip(["user 77001\nuser 77002\n", "user 77001\n", ""])
     {
         scene.device.hang_up(entered.member, scene.now_ns);
+        drop(entered);
         await_so("the threads that are needed", || threads() == left);
     }
 }

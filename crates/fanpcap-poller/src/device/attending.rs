@@ -7,7 +7,6 @@ use super::{Device, Notice};
 use fanpcap_group::served::{Members, Orphan, ServedGroup};
 use fanpcap_poll::message::Takeover;
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 /// How soon to look at a group again in which members hang, or no member reads, nanoseconds.
 const LOOK_NS: u64 = 500_000_000;
@@ -93,7 +92,7 @@ impl Device {
                 member: orphan.member,
                 with_copies: orphan.with_copies,
             },
-            pool: Arc::clone(&gone.pool),
+            pool: gone.pool.clone(),
         })
     }
 

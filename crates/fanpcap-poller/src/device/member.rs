@@ -1,9 +1,9 @@
 //! The members of a device, and what a change of a group does with them.
 
-use crate::bell::{Bell, Ringer};
 use crate::fan_out::MemberSlot;
 use crate::group::Wants;
 use crate::queue::Queue;
+use crate::shared::{ClosedThere, Shared, UserThread};
 use fanpcap_group::served::{Members, Progress};
 use fanpcap_group::view::FinalCounters;
 use fanpcap_linux::unix;
@@ -13,8 +13,7 @@ use fanpcap_ring::PoolWords;
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::AsFd;
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -30,9 +29,10 @@ pub(super) struct Member {
     pub(super) joined_ns: u64,
     /// Packets that the member had taken itself when it ended, as it says.
     pub(super) own_taken: Option<u64>,
-    pub(super) pool: Arc<PoolFile>,
-    pub(super) size: PoolSize,
     pub(super) words: PoolWords,
+    /// The pool. It is dropped after its words.
+    pub(super) pool: Shared,
+    pub(super) size: PoolSize,
     pub(super) state: State,
     /// The member that reads the pool, if this member is gone.
     pub(super) taker: Option<u64>,
@@ -120,7 +120,7 @@ impl Member {
 pub(super) struct Admission {
     lanes: Vec<LaneWriter>,
     wants: Wants,
-    bell: Bell,
+    shared: Shared,
 }
 
 /// A newcomer before it joins. It has all its descriptors.
@@ -129,7 +129,7 @@ pub(super) struct Newcomer {
     pub(super) member: Member,
     pub(super) admission: Admission,
     /// The member's end of the bell.
-    pub(super) bell: OwnedFd,
+    pub(super) bell: ClosedThere,
 }
 
 impl Newcomer {
@@ -141,7 +141,7 @@ impl Newcomer {
         (kind, size): (PoolKind, PoolSize),
         (group, user): (u8, u32),
         hello: &Hello,
-        ringer: &Ringer,
+        thread: &UserThread,
         now_ns: u64,
     ) -> io::Result<Self> {
         let (pool, lanes) = PoolFile::create(kind, size)?;
@@ -152,6 +152,8 @@ impl Newcomer {
             snaplen: hello.snaplen,
             sent: hello.wants_sent,
         };
+        let words = pool.map_words()?;
+        let shared = thread.shared(pool, bell);
         Ok(Self {
             member: Member {
                 group,
@@ -161,8 +163,8 @@ impl Newcomer {
                 wants_sent: hello.wants_sent,
                 joined_ns: 0,
                 own_taken: None,
-                words: pool.map_words()?,
-                pool: Arc::new(pool),
+                words,
+                pool: shared.clone(),
                 size,
                 state: State::Unread,
                 taker: None,
@@ -174,9 +176,9 @@ impl Newcomer {
             admission: Admission {
                 lanes,
                 wants,
-                bell: ringer.bell(bell),
+                shared,
             },
-            bell: members_end,
+            bell: thread.closed_there(members_end),
         })
     }
 }
@@ -201,15 +203,20 @@ impl Members for Side<'_> {
     }
 
     fn admit(&mut self, member: u64, slot: u8) {
-        let Some(Admission { lanes, wants, bell }) = self.admission.take() else {
+        let Some(Admission {
+            lanes,
+            wants,
+            shared,
+        }) = self.admission.take()
+        else {
             return;
         };
         let group = self.index;
         for (queue, lane) in self.queues.iter().zip(lanes) {
             let at = MemberSlot { group, slot };
-            let bell = bell.clone();
+            let shared = shared.clone();
             // This thread unmaps what the slot had before.
-            drop(queue.change(move |queue| queue.admit(at, lane, wants, bell)));
+            drop(queue.change(move |queue| queue.admit(at, lane, wants, shared)));
         }
         if let Some(member) = self.members.get_mut(&member) {
             member.slot = Some(slot);

@@ -45,9 +45,9 @@ fn a_member_that_never_hears_its_bell() {
     beside(&poller, &wire, |_| {});
 }
 
-/// CPU time of the threads of this user's bells, nanoseconds.
-fn of_bells() -> u64 {
-    let name = format!("bells {}\n", effective_user());
+/// CPU time of the threads of this user, nanoseconds.
+fn of_user() -> u64 {
+    let name = format!("user {}\n", effective_user());
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let own = tasks.map(|task| task.unwrap().path());
     let own = own.filter(|it| fs::read_to_string(it.join("comm")).is_ok_and(|it| it == name));
@@ -58,7 +58,7 @@ fn of_bells() -> u64 {
 
 /// The kernel calls each epoll instance that watches the member's end.
 #[test]
-fn a_member_that_has_its_bell_watched_takes_the_time_of_its_users_bells() {
+fn a_member_that_has_its_bell_watched_takes_the_time_of_its_users_thread() {
     let _ = raise_open_files();
     let watch = |bell: &OwnedFd| -> Vec<Epoll> {
         let watch = |_| {
@@ -81,14 +81,14 @@ fn a_member_that_has_its_bell_watched_takes_the_time_of_its_users_bells() {
     let poller = Poller::of_wires(slice::from_ref(&wire));
     let hostile = Hostile::enter(&poller);
     let watchers = watch(&hostile.bell);
-    let begin = of_bells();
+    let begin = of_user();
     let mut numbers = 0..;
     await_so("many wake-ups", || {
         let some = numbers.by_ref().take(20);
         some.for_each(|number| ring(&hostile, &poller, &wire, number));
         rung(&hostile.bell) >= 100
     });
-    let took = of_bells() - begin;
+    let took = of_user() - begin;
     assert!(took > 50 * direct, "{took} ns, a ring {direct} ns");
     drop(watchers);
 }

@@ -1,0 +1,201 @@
+//! What the poller shares with a member, and the thread of a user that wakes this user's members
+//! and closes what was shared with them. Both may take as long as a member wants:
+//!
+//! * The kernel calls all that watch the member's end of its bell when the poller wakes the member
+//!   or closes its own end, and a member may have many epoll instances.
+//! * The last close of a file waits for each epoll instance that watches the file, and such an
+//!   instance may wait for memory of a file system in user space, to which it writes events
+//!   (fs/eventpoll.c, `eventpoll_release_file`, `ep_send_events`). A member can watch the pool's
+//!   array, and its end of the bell.
+
+use fanpcap_linux::unix::message;
+use fanpcap_poll::PoolFile;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+/// The thread of a user. It ends when this value and all that is shared with the user's members is
+/// dropped. Nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct UserThread(Sender<Work>);
+
+/// A member's pool, and the poller's end of its bell. Whoever has a mapping of the pool has a clone
+/// too, and drops it after the mapping. So the last close is in the user's thread.
+#[derive(Debug)]
+pub struct Shared(Option<Arc<Ends>>);
+
+/// A descriptor that the user's thread closes.
+#[derive(Debug)]
+pub struct ClosedThere {
+    fd: Option<OwnedFd>,
+    thread: Sender<Work>,
+}
+
+#[derive(Debug)]
+struct Ends {
+    pool: PoolFile,
+    bell: OwnedFd,
+    /// Whether the thread is to wake the member.
+    is_rung: AtomicBool,
+    thread: Sender<Work>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Wake(Arc<Ends>),
+    Drop(#[expect(dead_code, reason = "it is only dropped")] Arc<Ends>),
+    Close(#[expect(dead_code, reason = "it is only closed")] OwnedFd),
+}
+
+impl UserThread {
+    /// Starts the thread of this user.
+    ///
+    /// # Errors
+    /// The error of pthread_create(3).
+    pub(crate) fn start(user: u32) -> io::Result<Self> {
+        let (sender, work) = mpsc::channel();
+        let thread = thread::Builder::new().name(format!("user {user}"));
+        thread.spawn(move || run(&work))?;
+        Ok(Self(sender))
+    }
+
+    /// What is shared with a member: the pool, and this end of a socket pair.
+    pub(crate) fn shared(&self, pool: PoolFile, bell: OwnedFd) -> Shared {
+        Shared(Some(Arc::new(Ends {
+            pool,
+            bell,
+            is_rung: AtomicBool::new(false),
+            thread: self.0.clone(),
+        })))
+    }
+
+    /// A descriptor that the thread closes when the returned value is dropped.
+    pub(crate) fn closed_there(&self, fd: OwnedFd) -> ClosedThere {
+        ClosedThere {
+            fd: Some(fd),
+            thread: self.0.clone(),
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes the member. Does not wait.
+    pub fn ring(&self) {
+        let ends = self.ends();
+        if !ends.is_rung.swap(true, Ordering::AcqRel) {
+            // The thread lives as long as anything is shared.
+            let _ = ends.thread.send(Work::Wake(Arc::clone(ends)));
+        }
+    }
+
+    fn ends(&self) -> &Arc<Ends> {
+        self.0.as_ref().expect("only `drop` takes it")
+    }
+}
+
+impl Clone for Shared {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Deref for Shared {
+    type Target = PoolFile;
+
+    fn deref(&self) -> &PoolFile {
+        &self.ends().pool
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(ends) = self.0.take() {
+            let thread = ends.thread.clone();
+            let _ = thread.send(Work::Drop(ends));
+        }
+    }
+}
+
+impl AsFd for ClosedThere {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("only `drop` takes it").as_fd()
+    }
+}
+
+impl Drop for ClosedThere {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            let _ = self.thread.send(Work::Close(fd));
+        }
+    }
+}
+
+fn run(work: &Receiver<Work>) {
+    for work in work {
+        if let Work::Wake(ends) = &work {
+            ends.is_rung.store(false, Ordering::Release);
+            // The socket does not block, whatever the member does with its own end. If the member
+            // has not taken the former wake-ups, it is awake, or hangs.
+            let _ = message::send(ends.bell.as_fd(), b"!", &[]);
+        }
+        drop(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_linux::unix::{self, plain};
+    use fanpcap_poll::{PoolKind, PoolSize};
+    use fanpcap_testkit::await_for::await_so;
+    use fanpcap_testkit::loopback::free_address;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    fn pool() -> PoolFile {
+        let size = PoolSize {
+            lanes: 1,
+            block_len: 256 << 10,
+            blocks: 3,
+        };
+        PoolFile::create(PoolKind::File, size).unwrap().0
+    }
+
+    /// A socket whose last close takes a thousand seconds (`SO_LINGER`).
+    fn lingering(mute: &TcpListener) -> OwnedFd {
+        let mut socket = TcpStream::connect(mute.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        while socket.write(&[7; 1 << 16]).is_ok() {}
+        plain::set_linger(socket.as_fd(), 1000).unwrap();
+        socket.into()
+    }
+
+    #[test]
+    fn the_thread_of_a_user_closes_what_was_shared_and_no_other_thread_waits() {
+        let (begin, mute) = (Instant::now(), TcpListener::bind(free_address()).unwrap());
+        let threads = [1, 2, 3].map(|user| UserThread::start(user).unwrap());
+        let shared = threads[0].shared(pool(), lingering(&mute));
+        let clones = [(); 3].map(|()| shared.clone());
+        shared.ring();
+        drop((shared, clones));
+        drop(threads[1].closed_there(lingering(&mute)));
+        // A third user's member is woken.
+        let [bell, end] = unix::pair().unwrap();
+        let shared = threads[2].shared(pool(), bell);
+        assert!(shared.map().is_ok());
+        shared.ring();
+        await_so("a wake-up", || {
+            message::receive(end.as_fd(), &mut [0; 8], 0).is_ok()
+        });
+        drop((shared, threads));
+        await_so("the end of the bell", || {
+            message::receive(end.as_fd(), &mut [0; 8], 0).is_ok_and(|it| it.is_none())
+        });
+        assert!(begin.elapsed() < Duration::from_secs(1000));
+    }
+}
