@@ -73,6 +73,9 @@ fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some(polled) = &entry.polled {
             [stats.received, stats.dropped] = polled.io.counted().map(wrapped);
+            // As the drops of a device: they came before the group's steering.
+            let missed = wrapped(polled.io.missed());
+            stats.interface_dropped = stats.interface_dropped.wrapping_add(missed);
             return;
         }
         if let Some((member, _)) = &mut entry.member {

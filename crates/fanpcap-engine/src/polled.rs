@@ -117,6 +117,11 @@ pub trait PolledIo: Send + Sync {
     /// How many packets came for the member, dropped ones included, and how many were dropped.
     /// Allocates nothing.
     fn counted(&self) -> [u64; 2];
+
+    /// How many packets the poller's source has dropped since the handle is a member, because the
+    /// poller was late. The group had no chance to steer them, so the number is the same for all
+    /// members. It is at most 100 ms old. Allocates nothing.
+    fn missed(&self) -> u64;
 }
 
 // Structs with a `PolledIo` field need this for their `Debug`. A derived `Debug` would bring the

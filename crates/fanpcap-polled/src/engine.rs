@@ -214,4 +214,9 @@ impl PolledIo for Io {
             ]
         })
     }
+
+    fn missed(&self) -> u64 {
+        let lanes = (0..self.words.lanes()).map(|lane| self.words.missed(lane));
+        lanes.fold(0, u64::saturating_add)
+    }
 }

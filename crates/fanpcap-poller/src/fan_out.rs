@@ -100,6 +100,15 @@ impl FanOut {
         }
     }
 
+    /// Shows the members what the queue's source has dropped since they came. No member got these
+    /// packets, so the number is the same for all that came at the same time. `missed` is the count
+    /// of the source.
+    pub fn note_missed(&mut self, missed: u64) {
+        for group in self.groups.iter_mut().flatten() {
+            group.note_missed(missed);
+        }
+    }
+
     /// The counts of a slot's pool in this queue.
     pub fn counts_of(&self, at: MemberSlot) -> Option<PoolCounts> {
         self.group(at.group)?.counts_of(at.slot)

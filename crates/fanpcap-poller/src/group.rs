@@ -122,6 +122,8 @@ pub(crate) struct Group {
 struct Member {
     writer: LaneWriter,
     wants: Wants,
+    /// What the queue's source had dropped when the member came.
+    missed_before: Option<u64>,
 }
 
 impl Group {
@@ -151,7 +153,11 @@ impl Group {
     ) -> Option<Dismissed> {
         let former = self.dismiss(slot);
         self.is_stopped = false;
-        self.members[usize::from(slot)] = Some(Member { writer, wants });
+        self.members[usize::from(slot)] = Some(Member {
+            writer,
+            wants,
+            missed_before: None,
+        });
         former
     }
 
@@ -161,6 +167,15 @@ impl Group {
         member.writer.publish();
         self.counts.add(member.writer.counts());
         Some(Dismissed(member.writer))
+    }
+
+    /// Shows all members what the queue's source has dropped since they came. `missed` is the
+    /// source's count. The first call after a member came is the beginning for this member.
+    pub(crate) fn note_missed(&mut self, missed: u64) {
+        for member in self.members.iter_mut().flatten() {
+            let before = *member.missed_before.get_or_insert(missed);
+            member.writer.note_missed(missed.saturating_sub(before));
+        }
     }
 
     /// The counts of a slot's pool.

@@ -27,7 +27,8 @@ pub enum Idle {
 /// How many bursts without packets come before the thread sleeps.
 const BEFORE_SLEEP: u32 = 64;
 
-/// The longest sleep, and the time between two checks of an idle source.
+/// The longest sleep, the time between two checks of an idle source, and the time between two looks
+/// at what a source has dropped.
 const CHECK: Duration = Duration::from_millis(100);
 
 /// What the thread has. Other threads change it by [`Queue::change`].
@@ -56,7 +57,15 @@ impl Polled {
     ) -> Result<Option<LeftSlot>, LaneWriter> {
         let former = self.fan_out.admit(at, writer, wants)?;
         let shared = self.shared.insert(at, shared);
+        // From here on, the source's drops are the member's, too.
+        self.note_missed();
         Ok(former.map(|pool| LeftSlot::of(pool, shared)))
+    }
+
+    /// Shows the members what the source has dropped.
+    fn note_missed(&mut self) {
+        let missed = self.source.counts().dropped;
+        self.fan_out.note_missed(missed);
     }
 
     /// Removes a slot's pool. Wakes the member first, so that it reads the last packets. Whoever
@@ -210,7 +219,7 @@ impl Drop for Queue {
 }
 
 fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) {
-    let (mut empty, mut checked_ns) = (0, 0);
+    let (mut empty, mut checked_ns, mut noted_ns) = (0, 0, 0);
     loop {
         match changes.try_recv() {
             Ok(change) => {
@@ -221,11 +230,16 @@ fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) 
             Err(TryRecvError::Disconnected) => return,
         }
         let now_ns = clock::monotonic_ns();
+        let is_due = |last_ns| u128::from(now_ns.saturating_sub(last_ns)) >= CHECK.as_nanos();
+        if is_due(noted_ns) {
+            noted_ns = now_ns;
+            polled.note_missed();
+        }
         if polled.poll(now_ns) > 0 {
             empty = 0;
             continue;
         }
-        if u128::from(now_ns.saturating_sub(checked_ns)) >= CHECK.as_nanos() {
+        if is_due(checked_ns) {
             checked_ns = now_ns;
             match polled.source.check() {
                 Err(error) => polled.state = Err(error),

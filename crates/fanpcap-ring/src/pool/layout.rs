@@ -43,6 +43,9 @@ pub mod writer {
     pub const PRODUCED: i16 = 16;
     /// 64 bits, of a lane, for members: the packets for which such a writer found no free block.
     pub const DROPPED: i16 = 24;
+    /// 64 bits, of a lane, for members: the packets that such a writer's source has dropped, for
+    /// all members together, since it took the lane.
+    pub const MISSED: i16 = 32;
     /// 32 bits for each block, of a lane: at the block's sequence modulo [`super::BLOCKS_MAX`], the
     /// block's index in the lower [`super::INDEX_BITS`] bits, and above them the end of the block
     /// with the sequence before, in units of 8 bytes.
@@ -156,7 +159,7 @@ const _: () = assert!(reader::WAKE_AT.unsigned_abs() as u32 + 8 <= READER_ENTRY)
 const _: () = assert!(8 * WORDS <= reader::FIGURES.unsigned_abs() as usize);
 const _: () =
     assert!(reader::FIGURES.unsigned_abs() as usize + 8 * FIGURES <= READER_ENTRY as usize);
-const _: () = assert!(writer::DROPPED + 8 <= writer::TABLE);
+const _: () = assert!(writer::MISSED + 8 <= writer::TABLE);
 const _: () = assert!(WRITER_ENTRY % 128 == 0 && WORDS * 8 <= writer::LANES as usize);
 
 /// The shape of a pool that BPF programs write. All members of a group have pools of one shape, but

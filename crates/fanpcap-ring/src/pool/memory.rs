@@ -125,6 +125,12 @@ impl PoolWords {
         })
     }
 
+    /// The packets that the source of the lane's writer has dropped, as the writer has published
+    /// them last ([`super::LaneWriter::note_missed`]).
+    pub fn missed(&self, lane: usize) -> u64 {
+        self.count(lane, writer::MISSED).load(Ordering::Relaxed)
+    }
+
     /// Gives a block back to the writer.
     pub(super) fn give(&self, block: u32) {
         let (word, bit) = (block / 64, block % 64);

@@ -202,6 +202,12 @@ impl LaneWriter {
         )
     }
 
+    /// Shows readers how many packets the writer's source has dropped, so that no member got them.
+    pub fn note_missed(&self, packets: u64) {
+        let word = self.pool.memory.words.count(self.lane, writer::MISSED);
+        word.store(packets, Ordering::Relaxed);
+    }
+
     /// The lane's counts. They include records that are not published yet.
     pub fn counts(&self) -> PoolCounts {
         self.counts
