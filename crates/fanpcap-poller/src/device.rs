@@ -31,7 +31,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 pub(crate) use watching::Watch;
 
 /// Bytes of a block, and of a pool if the member asks for no size.

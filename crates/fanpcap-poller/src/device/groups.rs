@@ -132,7 +132,7 @@ impl Device {
             self.end(index);
             return Err(refused);
         }
-        self.note_begin(hello.group, user);
+        self.note_begin(number, user);
         Ok(index)
     }
 

@@ -12,6 +12,10 @@ impl Server {
     pub(super) fn reply(&mut self, number: u64, question: Question) -> Option<()> {
         let now_ns = clock::monotonic_ns();
         let connection = self.connections.get_mut(&number)?;
+        if let Some(refused) = connection.refused.take() {
+            super::refuse(connection.socket.as_fd(), refused);
+            return None;
+        }
         let user = connection.peer.user;
         self.greeted.insert(connection.account);
         let done = |done: Result<(), String>| done.map_or_else(Reply::NotDone, |()| Reply::Done);

@@ -337,7 +337,6 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Answers the founded group's newcomers from now on.
 /// The ledger of the copies, before their start.
 ///
 /// # Errors
@@ -349,6 +348,7 @@ fn ledger(run: &Run<'_>, founder: Option<Arc<Founder>>) -> Result<Box<dyn Book>>
     })
 }
 
+/// Answers the founded group's newcomers from now on.
 fn attend(run: &Run<'_>, founder: &Arc<Founder>) -> Result<Attending> {
     let output = Arc::clone(run.output);
     Attending::start(founder, move |text: &str| output.say(text))

@@ -179,6 +179,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         }),
         ring_bytes: None,
         captures_sent: false,
+        is_at_poller: false,
         counts: Some(fanpcap_snapshot::Counts {
             read_ns: 1,
             received: 100,
