@@ -60,6 +60,19 @@ devices=none
     assert_eq!(empty.access("packet:eth0", Some(5)), expected);
 }
 
+#[test]
+fn the_documented_file_is_read() {
+    let page = include_str!("../../../../../docs/poller.md");
+    let (_, after) = page.split_once("## A policy file\n").unwrap();
+    let (text, _) = after.split_once("| key |").unwrap();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter_map(|it| it.strip_prefix("    "))
+        .collect();
+    let file = PolicyFile::parse(&lines.join("\n"), "poller.md").unwrap();
+    assert!(!file.others && file.sections.len() == 2, "{file:?}");
+}
+
 /// The mistakes of docs/errors.md, and others.
 const MISTAKES: [(&str, &str, &str); 17] = [
     ("policy-section", "[usr ada]", ":1:1: '[usr ada]' is no"),
