@@ -182,6 +182,10 @@ pub(crate) fn of_copies(
     let prefixed = engine.map(|engine| format!("{engine}:{device}"));
     let asked = prefixed.as_deref().unwrap_or(device);
     let plan = explained(group, asked, fanout)?.plan.ok()?;
+    // A poller founds its groups itself.
+    if plan.polled.is_some() {
+        return None;
+    }
     found(group, device, &plan).ok()?.map(Arc::new)
 }
 

@@ -174,23 +174,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .and_then(|it| arguments::named_engine(&arguments.command, it));
     let poller = checks::poller(group, named_engine, device.as_deref(), first);
     let is_on_engine = engine.is_some() || named_engine.is_some() || poller.is_some();
-    let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
-        Some(modes) => modes,
-        None => group::by_settings(group, device.as_deref(), poller),
-    };
-    if poller.is_none() {
-        checks::group(group, &fanout, device.as_deref())?;
-    }
+    let fanout = mode(arguments, (group, device.as_deref()), is_on_engine, poller)?;
     checks::files(&arguments.command, copies, arguments.merge.is_some())?;
-    if let Some(to) = &arguments.merge {
-        merge::ensure_writable(to).context("--merge")?;
-    }
-    // This process holds several descriptors for each copy, so it raises its limit of open files.
-    // If the limit can't be raised, the first call that lacks a descriptor reports the error.
-    let _ = child::raise_open_files();
-    if let Some(path) = &arguments.json {
-        summary::ensure_writable(path)?;
-    }
+    prepare(arguments)?;
     let allowed = cpu::cpus().context("which CPUs this process may run on")?;
     let choice = cpus::choose(&wanted, device.as_deref(), &allowed, copies)?;
 
@@ -209,10 +195,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         output.say(&warning);
     }
     let ifindex = device.as_deref().and_then(interface::index);
-    let founder = match poller {
-        Some(_) => None,
-        None => founding::of_copies(group, device.as_deref(), named_engine, fanout.variable(0)),
-    };
+    let founder = founding::of_copies(group, device.as_deref(), named_engine, fanout.variable(0));
     let run = Run {
         device: device.as_deref(),
         named_engine,
@@ -234,6 +217,45 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     left_behind::tidy(&output);
     output.close();
     Ok(ExitCode::from(code))
+}
+
+/// The mode of the copies' group, which they can join as far as this command knows. `device` is
+/// their device, and `poller` their engine if they have a poller.
+///
+/// # Errors
+/// --fanout is wrong, or the group has another mode or device.
+fn mode(
+    arguments: &Arguments,
+    (group, device): (u16, Option<&str>),
+    is_on_engine: bool,
+    poller: Option<Driver>,
+) -> Result<GroupMode> {
+    let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
+        Some(modes) => modes,
+        None => group::by_settings(group, device, poller),
+    };
+    // The kernel knows nothing of a poller's groups.
+    if poller.is_none() {
+        checks::group(group, &fanout, device)?;
+    }
+    Ok(fanout)
+}
+
+/// Checks that this command can write its files, and raises its limit of descriptors.
+///
+/// # Errors
+/// A file can't be written.
+fn prepare(arguments: &Arguments) -> Result<()> {
+    if let Some(to) = &arguments.merge {
+        merge::ensure_writable(to).context("--merge")?;
+    }
+    // This process holds several descriptors for each copy, so it raises its limit of open files.
+    // If the limit can't be raised, the first call that lacks a descriptor reports the error.
+    let _ = child::raise_open_files();
+    if let Some(path) = &arguments.json {
+        summary::ensure_writable(path)?;
+    }
+    Ok(())
 }
 
 fn output(arguments: &Arguments) -> Result<Output> {
