@@ -124,8 +124,14 @@ impl PolledLedger {
         asked
     }
 
+    /// Asks for the group first: a member that ends between the questions is then in both replies,
+    /// and never in neither.
     fn take(&mut self) -> io::Result<()> {
         let asking = self.asking.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let groups = asking.groups()?;
+        let user = effective_user();
+        let is_it = |it: &SeenGroup| it.number == Some(self.group) && it.user == user;
+        self.seen = groups.into_iter().find(is_it);
         loop {
             let Reply::Watched(watched) = asking.ask(Question::Watch(self.group))? else {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -135,14 +141,9 @@ impl PolledLedger {
             self.watched = *watched;
             self.watched.ended.extend(ended);
             if !has_more {
-                break;
+                return Ok(());
             }
         }
-        let groups = asking.groups()?;
-        let user = effective_user();
-        let is_it = |it: &SeenGroup| it.number == Some(self.group) && it.user == user;
-        self.seen = groups.into_iter().find(is_it);
-        Ok(())
     }
 
     /// The poller has ended or does not reply. What its members had then is all that is known.
@@ -337,7 +338,7 @@ impl Book for PolledLedger {
         self.absences.is_over = true;
         let end = Instant::now() + NOTICED_WITHIN;
         self.look();
-        while self.held().next().is_some() && Instant::now() < end {
+        while !self.owners.is_empty() && Instant::now() < end {
             thread::sleep(PERIOD);
             self.look();
         }
