@@ -51,8 +51,13 @@ pub unsafe extern "C" fn pcap_findalldevs(list: *mut Opaque, errbuf: Buffer) -> 
 unsafe fn append(mut list: *mut *mut Interface, name: &str) {
     let device = name.split_once(':').map_or(name, |(_, device)| device);
     let mut flags = UP_AND_RUNNING;
-    // SAFETY: a list ends with a null pointer.
-    while let Some(interface) = unsafe { (*list).as_mut() } {
+    loop {
+        // SAFETY: `list` points to the list's first pointer, or to that in a device.
+        let next: *mut Interface = unsafe { list.read() };
+        // SAFETY: a list ends with a null pointer, and its other pointers are valid.
+        let Some(interface) = (unsafe { next.as_mut() }) else {
+            break;
+        };
         if !interface.name.is_null() {
             // SAFETY: a name that is not null is a C string.
             let has = unsafe { CStr::from_ptr(interface.name) };
