@@ -13,6 +13,7 @@ use fanpcap_linux::wait;
 use fanpcap_linux::xsk::{Counts, Socket, Statistics};
 use fanpcap_ring::Chunks;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct AfxdpSource {
     queue: u16,
     /// Packets that were lent.
     lent: u64,
+    /// `lent` at the last check.
+    checked: u64,
     /// The kernel's counters, as they were last read, and how often they could not be read.
     statistics: Statistics,
     failed: u64,
@@ -85,6 +88,7 @@ pub fn open(ifindex: u32, queues: u16) -> io::Result<Vec<AfxdpSource>> {
         chunks,
         queue,
         lent: 0,
+        checked: 0,
         statistics: Statistics::default(),
         failed: 0,
         device: Arc::clone(&device),
@@ -125,7 +129,11 @@ impl Source for AfxdpSource {
     fn check(&mut self) -> Result<(), SourceError> {
         // The kernel unbinds the socket when the device is removed, and says so by an error.
         let error = wait::take_error(self.socket.as_fd()).map_err(SourceError::Other)?;
-        let is_attached = self.device.link.ifindex().map_err(SourceError::Other)? != 0;
+        // If packets have come, the XDP program is attached. The kernel takes rtnl_lock() to answer
+        // (bpf_xdp_link_fill_link_info(), net/core/dev.c). This thread could wait for that lock
+        // while packets come, and lose them.
+        let has_come = mem::replace(&mut self.checked, self.lent) != self.lent;
+        let is_attached = has_come || self.device.link.ifindex().map_err(SourceError::Other)? != 0;
         match error {
             None if is_attached => Ok(()),
             _ => Err(SourceError::Gone),
