@@ -55,6 +55,7 @@ pub(crate) fn take_over(
     Ok(Takeover {
         remains,
         published,
+        rejected: None,
         claims: None,
         done: when_read(read_out, final_counters),
     })
@@ -76,6 +77,7 @@ pub(crate) fn borrow(
     Some(Takeover {
         remains,
         published: descriptors.published(),
+        rejected: None,
         claims: Some(claims),
         done: when_read(read_out, move || (cookie, None)),
     })

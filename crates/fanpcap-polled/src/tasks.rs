@@ -83,11 +83,11 @@ impl Tasks {
             // If the poller misses this, it keeps the pool until this member ends, too.
             let _ = send(connection.as_fd(), &Request::ReadOut(member));
         };
-        let Ok((pool, [taken, ..])) = opened else {
+        let Ok((pool, [taken, rejected, _])) = opened else {
             done(0);
             return None;
         };
-        // The poller sees there how many packets were taken, by whoever takes them.
+        // The poller sees there how many packets were taken and rejected, by whoever takes them.
         let remains = Remains::of_pool(self::pool(pool, &self.welcome), taken.get());
         let [mark] = shared::own(&[0]);
         Some(reader::Takeover {
@@ -96,6 +96,7 @@ impl Tasks {
                 false => remains.without_copies(),
             },
             published: PublishedPosition { taken, mark },
+            rejected: Some(rejected),
             claims: None,
             done: Box::new(done),
         })

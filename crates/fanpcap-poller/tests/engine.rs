@@ -7,6 +7,7 @@ mod clients;
 mod scene;
 
 use clients::{NAME, Poller, Wire, frames, hello, send};
+use fanpcap_group::view::FinalCounters;
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::named;
@@ -198,6 +199,54 @@ fn the_tasks_bring_the_pools_of_members_that_are_gone() {
     first.got.sort_unstable();
     assert!(first.got.iter().copied().eq(0..1000), "each once");
     await_so("the slots", || poller.sizes() == [1, 1]);
+}
+
+/// The poller runs no filters, so packets that a filter rejects are none that came for a member.
+#[test]
+fn packets_of_an_inherited_pool_that_a_filter_rejects_count_for_nobody() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let [mut gone, taker] = [(); 2].map(|()| Member::enter(&poller, &hello()));
+    send(&wire, &frames(0, 100));
+    await_produced(&poller, 100);
+    gone.attend();
+    // The first member takes 60 packets and rejects 10 of them, and the other one takes 30 and
+    // rejects 7.
+    let [taken, rejected, _] = gone.entered.figures().unwrap();
+    taken.set(60);
+    rejected.set(10);
+    drop((gone, taken, rejected));
+    let mut inherited = Vec::new();
+    await_so("the takeover", || {
+        inherited.extend(taker.tasks.attend().inherited);
+        !inherited.is_empty()
+    });
+    let takeover = inherited.remove(0);
+    let (taken, rejected) = (takeover.published.taken, takeover.rejected.unwrap());
+    assert_eq!((taken.get(), rejected.get()), (60, 10));
+    taken.set(90);
+    rejected.set(17);
+    (takeover.done)(30);
+    let final_counters = || {
+        let server = poller.server.lock().unwrap();
+        server
+            .device()
+            .look(Some(5), effective_user())
+            .unwrap()
+            .0
+            .gone
+    };
+    await_so("the account", || final_counters().members == 1);
+    let expected = FinalCounters {
+        members: 1,
+        received: 83,
+        dropped: 0,
+        taken: 50,
+        inherited: 23,
+        unread: 10,
+        unknown: 0,
+    };
+    assert_eq!(final_counters(), expected);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use crate::rest::Pace;
 use fanpcap_bpf::Classic;
 use fanpcap_ring::{Layout, Stamp};
 
-/// A ring that was taken over from another member. On the ring's packets, the kernel has run only
-/// that member's filter. So the reader that takes over the ring also runs its own member's filter
+/// A ring that was taken over from another member. On the ring's packets, the kernel has run that
+/// member's filter at most. So the reader that takes over the ring also runs its own member's filter
 /// on each packet.
 pub(crate) struct Inherited {
     takeover: Takeover,
@@ -26,6 +26,7 @@ impl Inherited {
         // The reader does not rest while this ring has unread frames.
         let mut intake = Intake::new(Pace::frames(0));
         intake.show(takeover.published.clone(), &takeover.remains);
+        intake.rejected = takeover.rejected.clone();
         if let Some(filter) = filter {
             intake.set_filter(filter.clone());
         }

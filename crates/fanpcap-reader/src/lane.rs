@@ -9,6 +9,7 @@ use crate::port::ReadError;
 use crate::publish::Publisher;
 use crate::rest::Pace;
 use fanpcap_bpf::Classic;
+use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::{Frame, Layout, Ring, Stamp};
 use std::mem;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -28,6 +29,9 @@ pub(crate) struct Intake {
     /// The words in which the reader publishes its position; `None`: it publishes none.
     shown: Option<PublishedPosition>,
     pub(crate) publisher: Option<Box<Publisher>>,
+    /// The word in which the reader publishes how many packets its filter has rejected. `None`: it
+    /// does not publish this number.
+    pub(crate) rejected: Option<Word>,
     /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
     /// The number of frames at the start of the ring that other members have read.
@@ -46,9 +50,20 @@ struct Refilter {
     /// packet has passed the filter in the kernel already, and the reader does not run the filter
     /// on it again. 0: no record has the number 0, so the reader runs the filter on each packet.
     number: u32,
-    /// Whether an engine has counted the ring's packets as received, even those that a filter
-    /// rejects.
-    is_counted: bool,
+    counted: Counted,
+}
+
+/// Who has counted a ring's packets as received, even those that a filter rejects.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Counted {
+    /// Nobody: the kernel counts packets that a filter has passed.
+    #[default]
+    Nobody,
+    /// An engine, for this reader's member.
+    ForThis,
+    /// An engine that runs no filters, for the member from which the reader has taken the ring
+    /// over.
+    ForOther,
 }
 
 impl Refilter {
@@ -60,10 +75,11 @@ impl Refilter {
         if has_passed {
             return u32::MAX;
         }
+        // Where no kernel runs the filter, the reader cuts packets as the kernel does.
+        let is_alone = self.is_counted() && self.number == 0 && self.left.is_none();
         match View::of(&frame).filtered(&self.filter) {
             0 => 0,
-            // Where no kernel runs the filter, the reader cuts packets as the kernel does.
-            kept if self.is_counted && self.number == 0 => kept,
+            kept if is_alone => kept,
             _ => u32::MAX,
         }
     }
@@ -75,7 +91,27 @@ impl Refilter {
     #[inline(never)]
     fn takes_back(&self, frame: Frame<'_>) -> bool {
         let is_unfiltered = frame.filter() == 0 && frame.link().pkttype == OUTGOING;
-        self.is_counted && (self.number == 0 || is_unfiltered)
+        self.is_counted() && (self.number == 0 || is_unfiltered)
+    }
+
+    fn is_counted(&self) -> bool {
+        self.counted != Counted::Nobody
+    }
+
+    /// Counts a rejected packet, also in the word in which the reader publishes the count. Only the
+    /// reading thread adds to the counts, so it needs no atomic addition.
+    #[inline(never)]
+    fn note_rejected(&self, frame: Frame<'_>, control: &Control, published: Option<&Word>) {
+        if !self.takes_back(frame) {
+            return;
+        }
+        if self.counted == Counted::ForThis {
+            let count = control.rejected.load(Ordering::Relaxed);
+            control.rejected.store(count + 1, Ordering::Relaxed);
+        }
+        if let Some(published) = published {
+            published.set(published.get().wrapping_add(1));
+        }
     }
 }
 
@@ -89,7 +125,8 @@ impl Lane {
     pub(crate) fn set_publisher(&mut self, publisher: Box<Publisher>) {
         let Self { ring, intake } = self;
         intake.show(publisher.kept.position.clone(), ring);
-        intake.look_at = ring.taken() + 1;
+        intake.look_at = ring.taken().wrapping_add(1);
+        intake.rejected = publisher.kept.rejected.clone();
         intake.publisher = Some(publisher);
     }
 
@@ -112,13 +149,16 @@ impl Lane {
             filter,
             left,
             number,
-            is_counted,
+            counted: match is_counted {
+                true => Counted::ForThis,
+                false => Counted::Nobody,
+            },
         });
     }
 
     /// Whether the publisher reads the clock at the next frame.
     pub(crate) fn is_about_to_look(&self) -> bool {
-        self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
+        self.intake.shown.is_some() && self.ring.taken().wrapping_add(1) >= self.intake.look_at
     }
 
     /// Skips the first `frames` frames of the ring, which other members have read.
@@ -181,9 +221,15 @@ impl Intake {
         }
     }
 
+    /// Makes the reader of an inherited ring run `filter` from the next packet on.
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
+        let counted = match self.rejected {
+            Some(_) => Counted::ForOther,
+            None => Counted::Nobody,
+        };
         self.refilter = Some(Refilter {
             filter,
+            counted,
             ..Refilter::default()
         });
     }
@@ -226,8 +272,10 @@ impl Intake {
         control: &Control,
         packet: &mut Packet,
     ) -> Result<bool, End> {
-        // Compute the count only if it is published.
-        let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
+        // Compute the count only if it is published. The addition may wrap, because a dead reader
+        // may have left any number.
+        let next = || ring.taken().wrapping_add(1);
+        let taken = self.shown.as_ref().map_or(0, |_| next());
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
         let Some(mut frame) = ring.next_frame().map_err(corrupt)? else {
             return Ok(false);
@@ -250,15 +298,12 @@ impl Intake {
         if let Some(refilter) = &self.refilter {
             let kept = refilter.kept(frame.again());
             if kept == 0 {
-                let count = refilter.takes_back(frame).into();
-                control.rejected.fetch_add(count, Ordering::Relaxed);
-                let kept = self.publisher.as_ref().map(|it| &it.kept);
-                if let Some(rejected) = kept.and_then(|kept| kept.rejected.as_ref()) {
-                    rejected.add(count);
-                }
+                refilter.note_rejected(frame, control, self.rejected.as_ref());
                 return Ok(false);
             }
-            frame.cut(kept);
+            if kept < frame.captured() {
+                frame = frame.cut(kept);
+            }
         }
         let accepted = control.wanted.accept(frame, packet);
         accepted.map_err(corrupt)

@@ -291,10 +291,22 @@ impl Frame<'_> {
     }
 
     /// Keeps at most so many bytes of the packet. A tag among them that packet sockets have beside
-    /// the frame does not count.
-    pub fn cut(&mut self, bytes: u32) {
+    /// the frame does not count. If fewer bytes are kept than those before the tag, the tag is lost,
+    /// as libpcap then does not re-insert it.
+    #[cold]
+    #[inline(never)]
+    #[must_use]
+    pub fn cut(mut self, bytes: u32) -> Self {
         let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN);
-        self.captured = self.captured.min(bytes.saturating_add(tag_len));
+        let kept = match bytes as usize >= ADDRESSES_LEN {
+            true => bytes.saturating_add(tag_len),
+            false => {
+                self.len = self.len.saturating_sub(tag_len);
+                bytes
+            }
+        };
+        self.captured = self.captured.min(kept);
+        self
     }
 
     /// The VLAN tag that the kernel has removed from the frame.

@@ -187,9 +187,10 @@ pub struct EndedMember {
     pub member: u64,
     /// The member's process id.
     pub pid: u32,
-    /// The member's packets, with those that it has taken itself.
+    /// The member's packets. Those taken are those that it has taken itself, and those that another
+    /// member has taken out of its pool and rejected.
     pub counts: MemberCounts,
-    /// Packets that another member has taken out of its pool.
+    /// Packets that another member has taken out of its pool, and that its filter has not rejected.
     pub inherited: u64,
 }
 

@@ -27,8 +27,9 @@ pub(super) struct Member {
     pub(super) wants_sent: bool,
     /// When the member was admitted, nanoseconds of `CLOCK_MONOTONIC`; 0: it was not.
     pub(super) joined_ns: u64,
-    /// Packets that the member had taken itself when it ended, as it says.
-    pub(super) own_taken: Option<u64>,
+    /// Packets that the member had taken itself when it ended, and those of them that its filter
+    /// had rejected, as it says.
+    pub(super) own: Option<[u64; 2]>,
     pub(super) words: PoolWords,
     /// The pool. It is dropped after its words.
     pub(super) pool: Shared,
@@ -78,26 +79,31 @@ impl Member {
         self.progress.hangs(now_ns)
     }
 
-    /// Notes how many packets the member has taken itself, when it ends.
+    /// Notes how many packets the member has taken and rejected itself, when it ends.
     pub(super) fn note_taken(&mut self) {
-        let [taken, ..] = self.words.figures();
-        self.own_taken.get_or_insert(taken);
+        let [taken, rejected, _] = self.words.figures();
+        self.own.get_or_insert([taken, rejected]);
     }
 
-    /// The member's account, so far. The packets taken and rejected are those that the member says
-    /// it has taken and rejected.
+    /// The member's account so far, and the packets that other members have taken out of its pool.
+    /// All numbers of packets taken and rejected are what these members say. Packets that the
+    /// others' filters have rejected are among those that the member has taken and rejected, because
+    /// no application got them.
     pub(super) fn account(&self) -> (MemberCounts, u64) {
         let PoolCounts { produced, dropped } = self.counts;
-        let [all, rejected, ..] = self.words.figures();
+        let [all, all_rejected, _] = self.words.figures();
         let all = all.min(produced);
-        let taken = self.own_taken.map_or(all, |own| own.min(all));
+        let [own, own_rejected] = self.own.unwrap_or([all, all_rejected]);
+        let own = own.min(all);
+        let others = all - own;
+        let others_rejected = all_rejected.saturating_sub(own_rejected).min(others);
         let counts = MemberCounts {
             produced,
             dropped,
-            taken,
-            rejected: rejected.min(taken),
+            taken: own + others_rejected,
+            rejected: own_rejected.min(own) + others_rejected,
         };
-        (counts, all - taken)
+        (counts, others - others_rejected)
     }
 
     /// The member's counters after its pool has been read to the end.
@@ -162,7 +168,7 @@ impl Newcomer {
                 pid: 0,
                 wants_sent: hello.wants_sent,
                 joined_ns: 0,
-                own_taken: None,
+                own: None,
                 words,
                 pool: shared.clone(),
                 size,

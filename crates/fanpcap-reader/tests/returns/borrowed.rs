@@ -31,6 +31,7 @@ fn an_owner_reads_on_behind_what_a_borrower_has_read() {
         tasks.inherited.lock().unwrap().push_back(vec![Takeover {
             remains: lent.remains(position.get()),
             published: position.clone(),
+            rejected: None,
             claims: Claims::on(&looked),
             done: Box::new(move |taken| told.store(taken, Ordering::SeqCst)),
         }]);

@@ -57,6 +57,7 @@ impl Dead {
         Takeover {
             remains: self.device.remains(self.position.get()),
             published: self.position.clone(),
+            rejected: None,
             claims: None,
             done: Box::new(move |taken| done.store(taken, Ordering::SeqCst)),
         }

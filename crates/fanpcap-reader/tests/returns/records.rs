@@ -11,7 +11,7 @@ use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
-use fanpcap_reader::{Direction, PublishedPosition, Reader, Takeover};
+use fanpcap_reader::{Direction, PublishedCounters, PublishedPosition, Reader, Takeover};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc;
 use std::thread;
@@ -185,6 +185,10 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
         let (device, input) = FakeProgram::new(TIMEOUT);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
         reader.set_filter(longer_than(70), number);
+        let [rejected] = shared::own(&[0]);
+        let mut kept = PublishedCounters::own();
+        kept.rejected = Some(rejected.clone());
+        reader.keep(0, kept);
         let let_in = |length| Written {
             filter: passed,
             flags,
@@ -200,7 +204,9 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
         // them.
         let is_in_kernel = number.is_some_and(|number| number != 0) && (flags, passed) != (1, 0);
         let is_taken_back = count == 1 && !is_in_kernel;
-        assert_eq!(reader.control().rejected(), 10 * u64::from(is_taken_back));
+        let expected = 10 * u64::from(is_taken_back);
+        assert_eq!(reader.control().rejected(), expected);
+        assert_eq!(rejected.get(), expected, "published");
     }
 }
 
@@ -239,10 +245,21 @@ fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
 /// The kernel cuts a packet to the bytes that the filter keeps, before it puts the tag back.
 #[test]
 fn a_filter_that_only_the_reader_runs_cuts_packets_as_the_kernel_does() {
-    for (number, cut) in [(None, true), (Some(7), false)] {
+    let whole = [(34, 34), (38, 38)];
+    let cases = [
+        (None, 20, [(20, 34), (24, 38)]),
+        (None, 34, whole),
+        (None, 12, [(12, 34), (16, 38)]),
+        // The tag is lost with the bytes before it.
+        (None, 11, [(11, 34), (11, 34)]),
+        (Some(7), 20, whole),
+        // The kernel has run another filter.
+        (Some(6), 20, whole),
+    ];
+    for (number, bytes, expected) in cases {
         let (device, input) = FakeProgram::new(TIMEOUT);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
-        reader.set_filter(vec![Classic::keep(20)], number);
+        reader.set_filter(vec![Classic::keep(bytes)], number);
         let addresses: Vec<u8> = (0..12).collect();
         let frame = |rest: &[u8]| Written {
             data: [&addresses, rest, &[5; 20]].concat(),
@@ -254,11 +271,7 @@ fn a_filter_that_only_the_reader_runs_cuts_packets_as_the_kernel_does() {
         dispatch(&reader, -1, |packet| {
             got.push((packet.data.len(), packet.len))
         });
-        let expected = match cut {
-            true => [(20, 34), (24, 38)],
-            false => [(34, 34), (38, 38)],
-        };
-        assert_eq!(got, expected, "{number:?}");
+        assert_eq!(got, expected, "{number:?} {bytes}");
     }
 }
 
@@ -475,23 +488,25 @@ fn each_packet_wakes_whenever_it_comes() {
     });
 }
 
+fn position() -> PublishedPosition {
+    let [taken, mark] = shared::own(&[0; 2]);
+    PublishedPosition { taken, mark }
+}
+
 #[test]
 fn a_dead_members_records_are_inherited() {
     let (dead, input) = FakeProgram::new(TIMEOUT);
     let its_reader = Reader::new(input, &NONBLOCKING).unwrap();
     dead.arrive(&records([1, 3, 4, 6]));
     assert_eq!(times(&its_reader, 2).1, [1, 3]);
-    let word = || shared::own(&[0])[0].clone();
-    let published = PublishedPosition {
-        taken: word(),
-        mark: word(),
-    };
+    let published = position();
     let (device, input) = FakeProgram::new(TIMEOUT);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
     let tasks = FakeGroup::new();
     let takeover = Takeover {
         remains: dead.remains(2),
         published: published.clone(),
+        rejected: None,
         claims: None,
         done: Box::new(|taken| assert_eq!(taken, 2)),
     };
@@ -503,4 +518,67 @@ fn a_dead_members_records_are_inherited() {
     assert_eq!(published.taken.get(), 4);
     device.arrive(&records([8]));
     assert_eq!(times(&reader, -1), (COUNT(1), vec![8]));
+}
+
+/// Only a poller, which runs no filters, gives the reader the word for rejected packets. The
+/// packets are among those that came for the dead member, not among those of the reader's member.
+#[test]
+fn what_the_filter_rejects_and_cuts_of_an_inherited_pool_depends_on_whether_a_kernel_filtered() {
+    for is_filtered in [true, false] {
+        let (dead, _input) = FakeProgram::new(TIMEOUT);
+        dead.arrive(&[record(1, 60), record(2, 80), record(3, 60)]);
+        let (_device, input) = FakeProgram::new(TIMEOUT);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        let keeps_20 = [
+            &longer_than(70)[..2],
+            &[Classic::keep(20), Classic::keep(0)],
+        ]
+        .concat();
+        reader.set_filter(keeps_20.clone(), None);
+        let [rejected] = shared::own(&[5]);
+        let takeover = Takeover {
+            remains: dead.remains(0),
+            published: position(),
+            rejected: (!is_filtered).then(|| rejected.clone()),
+            claims: None,
+            done: Box::new(|taken| assert_eq!(taken, 3)),
+        };
+        let tasks = FakeGroup::new();
+        tasks.inherited.lock().unwrap().push_back(vec![takeover]);
+        tasks.join(&reader);
+        let mut got = Vec::new();
+        dispatch(&reader, 1, |packet| {
+            got.push((packet.fraction, packet.data.len()))
+        });
+        // A new filter holds for the rest of the pool, too.
+        reader.set_filter(keeps_20, None);
+        assert_eq!(times(&reader, -1).1, []);
+        let (cut, count) = if is_filtered { (80, 5) } else { (20, 7) };
+        assert_eq!((got, rejected.get()), (vec![(2, cut)], count));
+        assert_eq!(reader.control().rejected(), 0);
+    }
+}
+
+#[test]
+fn a_dead_members_count_of_packets_may_be_garbage() {
+    let (dead, _input) = FakeProgram::new(TIMEOUT);
+    dead.arrive(&[record(1, 60), record(2, 80)]);
+    let (_device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    reader.set_filter(longer_than(70), None);
+    let [rejected] = shared::own(&[u64::MAX]);
+    let published = position();
+    published.taken.set(u64::MAX);
+    let takeover = Takeover {
+        remains: dead.remains(u64::MAX),
+        published: published.clone(),
+        rejected: Some(rejected.clone()),
+        claims: None,
+        done: Box::new(|_| {}),
+    };
+    let tasks = FakeGroup::new();
+    tasks.inherited.lock().unwrap().push_back(vec![takeover]);
+    tasks.join(&reader);
+    assert_eq!(times(&reader, -1).1, [2]);
+    assert_eq!((published.taken.get(), rejected.get()), (1, 0));
 }
