@@ -292,6 +292,9 @@ pub struct Notes {
     /// Whether the handle asked for no group, and so has a private group on its engine or of its
     /// poller.
     pub is_alone: bool,
+    /// The number that a poller chose for the handle's new group (`PCAP_FANOUT_NEW`). The handle
+    /// enters the group by this number again. `None` if no poller chose one.
+    pub new_group: Option<u16>,
     /// Number of the filter that the application set last; its first filter has number 1. 0 if the
     /// application has set no filter.
     pub filters: u32,

@@ -125,7 +125,12 @@ pub(crate) fn enter<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<
         let choice = plan.choice.as_ref();
         let entered = part.enter(choice, polled);
         entered.map_err(|error| (part, part.fail(&blamed(choice, polled, &error))))?;
-        part.note(|notes| notes.is_alone = choice.is_none());
+        let is_new = choice.is_some_and(|choice| choice.group == Group::New);
+        let new_group = part.group().map(|it| it.group).filter(|_| is_new);
+        part.note(|notes| {
+            notes.is_alone = choice.is_none();
+            notes.new_group = new_group;
+        });
     }
     take_over(p, all)?;
     note_live(p, all);
@@ -143,12 +148,20 @@ pub(crate) enum NotEntered {
     Refused(String),
 }
 
-/// Enters the group again, after the poller or the device was gone.
+/// Enters the group again, after the poller or the device was gone. A new group keeps the number
+/// that its handle got at first: all its members enter again, and if a poller gave them other
+/// numbers, it would mix the members of several groups.
 ///
 /// # Errors
 /// Why the handle does not enter.
 pub(crate) fn enter_again<H: Handle>(p: H, plan: &Plan, polled: &Polled) -> Result<(), NotEntered> {
-    let choice = plan.choice.as_ref();
+    let mut choice = plan.choice.clone();
+    if let (Some(choice), Some(number)) = (&mut choice, p.notes().new_group) {
+        if choice.group == Group::New {
+            choice.group = Group::Number(number);
+        }
+    }
+    let choice = choice.as_ref();
     p.enter(choice, polled).map_err(|error| match error.slug() {
         NO_POLLER | SILENT_POLLER => NotEntered::NoPoller,
         _ => NotEntered::Refused(blamed(choice, polled, &error)),

@@ -67,6 +67,8 @@ pub(crate) struct State {
     /// The mode in which the handle has joined, and the digest of its steering program.
     pub(crate) joined_as: Option<String>,
     pub(crate) digest: Option<u64>,
+    /// The group of the poller that the handle has asked for.
+    pub(crate) entered: Option<Group>,
     pub(crate) stranger: Option<Stranger>,
     /// Bytes of the ring that an engine has made.
     pub(crate) ring_bytes: Option<u64>,
@@ -130,6 +132,7 @@ impl World {
             program_text: None,
             joined_as: None,
             digest: None,
+            entered: None,
             stranger: None,
             ring_bytes: None,
             no_flow: None,
@@ -397,6 +400,7 @@ impl Member for Fake<'_> {
                 .refused_by_poller
                 .map_or(Ok(()), |error| Err(error()))?;
             state.joined_as = choice.map(GroupChoice::shown_mode);
+            state.entered = choice.map(|it| it.group);
             state.group = Some(Joined {
                 group: choice.map_or(0, number),
                 mode: ModeKind::Program.into(),

@@ -6,6 +6,7 @@ use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
 use fanpcap::gone::{NotBack, come_back};
 use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System, WARNING};
+use fanpcap_config::settings::Group;
 use fanpcap_engine::{NO_POLLER, Refusal, SILENT_POLLER};
 use fanpcap_group::join::{EngineError, JoinError};
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -178,6 +179,24 @@ fn the_poller_chooses_the_number_of_a_new_group() {
     fanout(p, group.into(), None).unwrap();
     for other in [7, -1] {
         assert!(fanout(p, other, None).is_err(), "{other}");
+    }
+}
+
+#[test]
+fn a_new_group_keeps_its_number_when_the_poller_is_back() {
+    let world = World::default();
+    let p = world.open("packet:fx0", Some("gone@fx0 = wait\n"));
+    fanout(p, -1, Some("flow".to_owned())).unwrap();
+    assert_eq!(activate(p), 0, "{}", p.error());
+    let entered = || p.change(|state| state.entered);
+    assert_eq!(entered(), Some(Group::New));
+    let number = Group::Number(p.group().unwrap().group);
+    for round in 0..2 {
+        p.change(|state| state.is_gone = true);
+        assert!(matches!(come_back(p), Err(NotBack::Left)), "{round}");
+        p.change(|state| state.is_gone = false);
+        come_back(p).unwrap();
+        assert_eq!(entered(), Some(number), "{round}");
     }
 }
 
