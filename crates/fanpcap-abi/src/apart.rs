@@ -51,18 +51,17 @@ pub(crate) fn activate(activate: impl FnOnce() -> c_int) -> c_int {
 
 /// socket(2) for the system's library.
 extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    if domain != libc::AF_PACKET || !IS_APART.get() || apart::may_use_loopback() {
+    if domain != libc::AF_PACKET || !IS_APART.get() || !apart::is_needed() {
         // SAFETY: takes plain numbers.
         return unsafe { libc::socket(domain, kind, protocol) };
     }
     match apart::open(kind) {
         Ok(socket) => socket.into_raw_fd(),
-        Err(_) => {
-            // The system's library then reports that the privilege is missing.
+        Err(error) => {
             // SAFETY: the function has no preconditions.
             let errno = unsafe { libc::__errno_location() };
             // SAFETY: errno is this thread's own.
-            unsafe { errno.write(libc::EPERM) };
+            unsafe { errno.write(apart::errno_of(&error)) };
             -1
         }
     }

@@ -15,14 +15,30 @@ pub fn may_open() -> bool {
     !in_own_namespace().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Whether this process may open packet sockets in its own network namespace, and the loopback
-/// device there is up. The system's libpcap refuses a device that is down.
-pub fn may_use_loopback() -> bool {
-    let is_up = |socket: &OwnedFd| {
-        let index = interface::index("lo");
-        index.is_some_and(|index| interface::is_up(socket.as_fd(), index).unwrap_or(false))
-    };
-    in_own_namespace().is_ok_and(|socket| is_up(&socket))
+/// Whether a socket on the loopback device must be apart: this process may open no packet socket in
+/// its own network namespace, or the loopback device there is down, which the system's libpcap
+/// refuses. If this can't be found out, for lack of descriptors or memory, the socket need not be
+/// apart: the system's libpcap then reports the same error.
+pub fn is_needed() -> bool {
+    let is_up = |socket: OwnedFd| interface::is_up(socket.as_fd(), interface::index("lo")?).ok();
+    must_be_apart(in_own_namespace().map(is_up))
+}
+
+/// `is_up` tells whether a socket was opened, and whether the loopback device is up, if known.
+fn must_be_apart(is_up: io::Result<Option<bool>>) -> bool {
+    match is_up {
+        Ok(is_up) => is_up == Some(false),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
+/// The `errno` for the system's libpcap if [`open`] has failed: `EPERM`, with which libpcap reports
+/// that a privilege is missing, unless descriptors or memory are missing.
+pub fn errno_of(error: &io::Error) -> c_int {
+    match error.raw_os_error() {
+        Some(lacking @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)) => lacking,
+        Some(_) | None => libc::EPERM,
+    }
 }
 
 fn in_own_namespace() -> io::Result<OwnedFd> {
@@ -105,6 +121,22 @@ mod tests {
     use super::*;
     use crate::packet::{self, Address, ETH_P_ALL};
     use crate::process;
+
+    #[test]
+    fn only_a_missing_privilege_or_a_device_that_is_down_calls_for_a_socket_apart() {
+        let failed = |errno| Err(io::Error::from_raw_os_error(errno));
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS] {
+            assert!(!must_be_apart(failed(errno)), "{errno}");
+            assert_eq!(errno_of(&io::Error::from_raw_os_error(errno)), errno);
+        }
+        for errno in [libc::EPERM, libc::EACCES] {
+            assert!(must_be_apart(failed(errno)), "{errno}");
+        }
+        assert!(must_be_apart(Ok(Some(false))));
+        assert!(!must_be_apart(Ok(Some(true))) && !must_be_apart(Ok(None)));
+        let no_namespaces = io::Error::from_raw_os_error(libc::ENOSPC);
+        assert_eq!(errno_of(&no_namespaces), libc::EPERM);
+    }
 
     #[test]
     fn a_socket_of_an_empty_namespace_has_a_loopback_device_that_is_up() {
