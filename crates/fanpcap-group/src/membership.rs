@@ -98,7 +98,9 @@ pub struct Membership {
     /// it.
     _lifeline: OwnedFd,
     /// The objects that the kernel releases slowly, once the group's last member departs. Dropped
-    /// after all other fields, so that no descriptor of these objects is closed later.
+    /// after all other fields, so that no descriptor of these objects is closed later. The ports
+    /// of the member's reader may have such descriptors, too: whoever has both must drop every port
+    /// first.
     later: OnceLock<ClosedLater>,
 }
 

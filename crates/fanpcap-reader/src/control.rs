@@ -339,7 +339,11 @@ impl Device {
         }
     }
 
-    /// Replaces the port of a device that is gone or has come back, and forgets its group.
+    /// Replaces the port of a device that is gone or has come back, and forgets its group. The
+    /// former port lives until the next call, and may keep descriptors of its group open. Every
+    /// port must be dropped before the membership's `later` (fanpcap-group), if no thread is to
+    /// wait for what the kernel releases slowly. So only the port of a device that is gone may live
+    /// on here.
     ///
     /// # Safety
     /// As [`Renewable::replace`].

@@ -36,6 +36,9 @@ struct PoolPort {
     epoll: Epoll,
     bell: RingMapping,
     words: PoolWords,
+    /// The group's objects, whose descriptors stay open as long as the port lives. So every port
+    /// must be dropped before the membership's duplicates of the slow ones (`Membership::later` in
+    /// fanpcap-group). Otherwise the thread that drops the last port waits for their release.
     program: Arc<GroupProgram>,
     slot: u8,
     /// The counts that were reported so far: records, and packets for which the pool had no room.

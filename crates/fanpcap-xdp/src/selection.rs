@@ -100,7 +100,7 @@ impl Selection {
             turn: self.turn.into(),
         };
         behind.run(first).map_err(LoadError::Map)?;
-        let step = step().map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
+        let step = step().map_err(|error| LoadError::Map(io::Error::other(error)))?;
         let step = Loaded::load_with(&step, NAME, &[(NAME, behind.entry.as_fd())])?;
         self.next.put(0, &[step.as_fd()]).map_err(LoadError::Map)?;
         Ok((self.link, behind))
