@@ -19,4 +19,5 @@ mod borrowed;
 mod written;
 mod program;
 mod records;
+mod inherited_records;
 mod rests;

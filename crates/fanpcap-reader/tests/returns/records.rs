@@ -3,7 +3,6 @@
 //! waits.
 
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
-use super::group_tasks::FakeGroup;
 use super::program::{FakeProgram, offset, record, records};
 use super::written::{Written, room_of, written};
 use fanpcap_bpf::Classic;
@@ -11,13 +10,13 @@ use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
-use fanpcap_reader::{Direction, PublishedCounters, PublishedPosition, Reader, Takeover};
+use fanpcap_reader::{Direction, PublishedCounters, Reader};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const TIMEOUT: Option<Duration> = Some(Duration::from_millis(100));
+pub(crate) const TIMEOUT: Option<Duration> = Some(Duration::from_millis(100));
 const IMMEDIATE: Option<Duration> = Some(Duration::ZERO);
 
 const COUNT: fn(i32) -> Return = Return::Count;
@@ -156,7 +155,7 @@ fn garbage_is_an_error_and_the_reader_goes_on() {
     assert_eq!(times(&reader, -1), (COUNT(1), vec![2]));
 }
 
-fn longer_than(length: u32) -> Vec<Classic> {
+pub(crate) fn longer_than(length: u32) -> Vec<Classic> {
     vec![
         Classic::new(LD_W_LEN, 0),
         Classic::jump(JMP_JGT_K, length, 0, 1),
@@ -488,97 +487,16 @@ fn each_packet_wakes_whenever_it_comes() {
     });
 }
 
-fn position() -> PublishedPosition {
-    let [taken, mark] = shared::own(&[0; 2]);
-    PublishedPosition { taken, mark }
-}
-
+/// On packets that came before the filter was set, the kernel has run no filter. On packet sockets
+/// they come whole, as with libpcap, also if the handle has a device of an engine too.
 #[test]
-fn a_dead_members_records_are_inherited() {
-    let (dead, input) = FakeProgram::new(TIMEOUT);
-    let its_reader = Reader::new(input, &NONBLOCKING).unwrap();
-    dead.arrive(&records([1, 3, 4, 6]));
-    assert_eq!(times(&its_reader, 2).1, [1, 3]);
-    let published = position();
-    let (device, input) = FakeProgram::new(TIMEOUT);
-    let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    let tasks = FakeGroup::new();
-    let takeover = Takeover {
-        remains: dead.remains(2),
-        published: published.clone(),
-        rejected: None,
-        claims: None,
-        done: Box::new(|taken| assert_eq!(taken, 2)),
-    };
-    tasks.inherited.lock().unwrap().push_back(vec![takeover]);
-    tasks.join(&reader);
-    device.arrive(&records([2, 5, 7]));
-    let all = vec![2, 4, 5, 6, 7];
-    assert_eq!(times(&reader, -1), (COUNT(5), all));
-    assert_eq!(published.taken.get(), 4);
-    device.arrive(&records([8]));
-    assert_eq!(times(&reader, -1), (COUNT(1), vec![8]));
-}
-
-/// Only a poller, which runs no filters, gives the reader the word for rejected packets. The
-/// packets are among those that came for the dead member, not among those of the reader's member.
-#[test]
-fn what_the_filter_rejects_and_cuts_of_an_inherited_pool_depends_on_whether_a_kernel_filtered() {
-    for is_filtered in [true, false] {
-        let (dead, _input) = FakeProgram::new(TIMEOUT);
-        dead.arrive(&[record(1, 60), record(2, 80), record(3, 60)]);
-        let (_device, input) = FakeProgram::new(TIMEOUT);
-        let reader = Reader::new(input, &NONBLOCKING).unwrap();
-        let keeps_20 = [
-            &longer_than(70)[..2],
-            &[Classic::keep(20), Classic::keep(0)],
-        ]
-        .concat();
-        reader.set_filter(keeps_20.clone(), None);
-        let [rejected] = shared::own(&[5]);
-        let takeover = Takeover {
-            remains: dead.remains(0),
-            published: position(),
-            rejected: (!is_filtered).then(|| rejected.clone()),
-            claims: None,
-            done: Box::new(|taken| assert_eq!(taken, 3)),
-        };
-        let tasks = FakeGroup::new();
-        tasks.inherited.lock().unwrap().push_back(vec![takeover]);
-        tasks.join(&reader);
-        let mut got = Vec::new();
-        dispatch(&reader, 1, |packet| {
-            got.push((packet.fraction, packet.data.len()))
-        });
-        // A new filter holds for the rest of the pool, too.
-        reader.set_filter(keeps_20, None);
-        assert_eq!(times(&reader, -1).1, []);
-        let (cut, count) = if is_filtered { (80, 5) } else { (20, 7) };
-        assert_eq!((got, rejected.get()), (vec![(2, cut)], count));
-        assert_eq!(reader.control().rejected(), 0);
-    }
-}
-
-#[test]
-fn a_dead_members_count_of_packets_may_be_garbage() {
-    let (dead, _input) = FakeProgram::new(TIMEOUT);
-    dead.arrive(&[record(1, 60), record(2, 80)]);
-    let (_device, input) = FakeProgram::new(TIMEOUT);
-    let reader = Reader::new(input, &NONBLOCKING).unwrap();
-    reader.set_filter(longer_than(70), None);
-    let [rejected] = shared::own(&[u64::MAX]);
-    let published = position();
-    published.taken.set(u64::MAX);
-    let takeover = Takeover {
-        remains: dead.remains(u64::MAX),
-        published: published.clone(),
-        rejected: Some(rejected.clone()),
-        claims: None,
-        done: Box::new(|_| {}),
-    };
-    let tasks = FakeGroup::new();
-    tasks.inherited.lock().unwrap().push_back(vec![takeover]);
-    tasks.join(&reader);
-    assert_eq!(times(&reader, -1).1, [2]);
-    assert_eq!((published.taken.get(), rejected.get()), (1, 0));
+fn packets_of_a_packet_socket_that_came_before_the_filter_are_not_cut() {
+    let (mut socket, blocks) = FakeDevice::new(true, Some(Duration::from_millis(10)));
+    let (_device, pool) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::of_several(vec![blocks, pool], &NONBLOCKING).unwrap();
+    socket.arrive(&[packet(1, 60)]);
+    reader.set_filter(vec![Classic::keep(20)], Some(7));
+    let mut lens = Vec::new();
+    dispatch(&reader, -1, |packet| lens.push(packet.data.len()));
+    assert_eq!(lens, [60]);
 }
