@@ -15,6 +15,7 @@ use fanpcap_linux::process::cpu::pin;
 use fanpcap_linux::unix::Peer;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns, thread_cpu_ns};
 use fanpcap_poll::message::{Hello, Steering};
+use fanpcap_poller::access::Grant;
 use fanpcap_poller::device::Device;
 use fanpcap_poller::packet::{Options, PacketSource};
 use fanpcap_poller::queue::{Idle, Queue};
@@ -63,7 +64,7 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
         user: 0,
         group: 0,
     };
-    let entered = device.enter(&hello, peer, monotonic_ns());
+    let entered = device.enter(&hello, (peer, Grant::default()), monotonic_ns());
     let entered = entered.map_err(|refused| anyhow::anyhow!(refused.text))?;
     device.reads(entered.member, monotonic_ns());
     let clocks = PoolClocks {

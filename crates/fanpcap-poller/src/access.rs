@@ -4,7 +4,6 @@
 pub mod file;
 
 use crate::limits::{Limit, Limits};
-use std::collections::BTreeMap;
 
 /// What a rule gives to each of its users, where this is not the poller's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +34,8 @@ impl Grant {
 /// What users have who may not become members: connections that wait for the answer.
 pub(crate) const STRANGER: Grant = Grant {
     connections: Some(4),
-    groups: None,
-    bytes: None,
+    groups: Some(0),
+    bytes: Some(0),
 };
 
 /// For whom a rule is.
@@ -114,25 +113,6 @@ impl Others {
     }
 }
 
-/// The grants of users, as of each user's latest connection.
-#[derive(Debug, Default)]
-pub(crate) struct Granted(BTreeMap<u32, Grant>);
-
-impl Granted {
-    /// Remembers a user's grant. Forgets users who have the default.
-    pub(crate) fn set(&mut self, user: u32, grant: Grant) {
-        match grant == Grant::default() {
-            true => _ = self.0.remove(&user),
-            false => _ = self.0.insert(user, grant),
-        }
-    }
-
-    pub(crate) fn limits(&self, user: u32, limits: Limits) -> Limits {
-        let grant = self.0.get(&user).copied().unwrap_or_default();
-        grant.limits(limits)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,14 +161,12 @@ mod tests {
     #[test]
     fn a_grant_changes_only_what_each_user_may_take() {
         let limits = Limits::default();
-        let mut granted = Granted::default();
-        granted.set(7, SMALL);
-        let own = granted.limits(7, limits);
+        let own = SMALL.limits(limits);
         assert_eq!((own.connections.each, own.bytes.each), (2, 1 << 20));
         assert_eq!(own.connections.all, limits.connections.all);
         assert_eq!(own.groups, limits.groups);
-        assert_eq!(granted.limits(8, limits), limits);
-        granted.set(7, Grant::default());
-        assert_eq!(granted.limits(7, limits), limits);
+        assert_eq!(Grant::default().limits(limits), limits);
+        let stranger = STRANGER.limits(limits);
+        assert_eq!((stranger.groups.each, stranger.bytes.each), (0, 0));
     }
 }

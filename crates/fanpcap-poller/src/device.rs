@@ -9,7 +9,7 @@ mod attending;
 mod look;
 mod watching;
 
-use crate::access::{Access, Granted, STRANGER};
+use crate::access::{Access, Grant};
 use crate::accounts::Accounts;
 use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
@@ -49,7 +49,6 @@ pub struct Device {
     policy: Policy,
     accounts: Accounts,
     access: Access,
-    granted: Granted,
     /// The groups, by their numbers in the queues.
     groups: Vec<Option<Group>>,
     members: BTreeMap<u64, Member>,
@@ -133,7 +132,6 @@ impl Device {
             policy,
             accounts: Accounts::default(),
             access: Access::without_rules(),
-            granted: Granted::default(),
             groups: (0..GROUPS_MAX).map(|_| None).collect(),
             members: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -162,19 +160,14 @@ impl Device {
         Self { access, ..self }
     }
 
-    /// Lets a process connect, and remembers what its user may take. `groups` are the process's
-    /// groups of users.
+    /// What a process of this user may take, which is in these groups of users. Another process of
+    /// the user may have another grant.
     ///
     /// # Errors
     /// The answer to a process that may not become a member.
-    pub fn let_in(&mut self, user: u32, groups: &[u32]) -> Result<(), Refused> {
+    pub fn let_in(&self, user: u32, groups: &[u32]) -> Result<Grant, Refused> {
         let grant = self.access.of(user, groups);
-        let account = self.account(user);
-        self.granted.set(account, grant.unwrap_or(STRANGER));
-        match grant {
-            Some(_) => Ok(()),
-            None => Err(refused("poller-policy", NOT_ALLOWED)),
-        }
+        grant.ok_or_else(|| refused("poller-policy", NOT_ALLOWED))
     }
 
     /// The device, whose members may send frames by this sender.
@@ -197,12 +190,19 @@ impl Device {
         self.sender.as_ref().map(Sender::counts).unwrap_or_default()
     }
 
-    /// Makes a newcomer a member of its group. `peer` is its process. The first member begins the
-    /// group. Groups of other users are other groups, also if they have the same number.
+    /// Makes a newcomer a member of its group. `peer` is its process, which may take what `grant`
+    /// gives ([`Device::let_in`]). The first member begins the group. Groups of other users are
+    /// other groups, also if they have the same number.
     ///
     /// # Errors
     /// The answer to the newcomer.
-    pub fn enter(&mut self, hello: &Hello, peer: Peer, now_ns: u64) -> Result<Entered, Refused> {
+    pub fn enter(
+        &mut self,
+        hello: &Hello,
+        (peer, grant): (Peer, Grant),
+        now_ns: u64,
+    ) -> Result<Entered, Refused> {
+        let limits = grant.limits(self.policy.limits);
         let number = match hello.wants_number {
             true => self.unused_number(peer.user),
             false => hello.group,
@@ -212,9 +212,12 @@ impl Device {
                 self.check(index, hello)?;
                 (index, false)
             }
-            None => (self.begin(hello, number, peer.user, now_ns)?, true),
+            None => (
+                self.begin(hello, (number, peer.user), &limits, now_ns)?,
+                true,
+            ),
         };
-        let entered = self.join(index, hello, peer, now_ns);
+        let entered = self.join(index, hello, (peer, &limits), now_ns);
         if is_new && entered.is_err() {
             self.end(index);
         }
@@ -225,12 +228,13 @@ impl Device {
         &mut self,
         index: u8,
         hello: &Hello,
-        peer: Peer,
+        (peer, limits): (Peer, &Limits),
         now_ns: u64,
     ) -> Result<Entered, Refused> {
         let size = self.size(hello.memory);
         let account = self.account(peer.user);
-        self.check_bytes(account, size.file_len().unwrap_or(u32::MAX).into())?;
+        let bytes = size.file_len().unwrap_or(u32::MAX).into();
+        self.check_bytes(account, limits, bytes)?;
         let kind = (self.policy.pools, size);
         let thread = match self.threads.entry(account) {
             Entry::Occupied(it) => it.into_mut(),
@@ -279,15 +283,15 @@ impl Device {
         })
     }
 
-    /// Checks that a user may take so many bytes more.
-    fn check_bytes(&mut self, user: u32, bytes: u64) -> Result<(), Refused> {
+    /// Checks that a user with these limits may take so many bytes more.
+    fn check_bytes(&mut self, user: u32, limits: &Limits, bytes: u64) -> Result<(), Refused> {
         self.left.retain(|it| it.holders.exist());
         let pools = self.members.values().map(|it| (it.user, it.len()));
         let left = self.left.iter().map(|it| (it.user, it.bytes));
         let groups = self.groups.iter().flatten();
         let groups = groups.map(|it| (it.account, it.bytes));
         let taken: Taken = pools.chain(left).chain(groups).collect();
-        let checked = self.limits_of(user).bytes.check(&taken, user, bytes);
+        let checked = limits.bytes.check(&taken, user, bytes);
         checked.map_err(|reached| refused("poller-memory", NO_MEMORY.of(reached)))
     }
 
@@ -430,10 +434,5 @@ impl Device {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.policy.limits
-    }
-
-    /// The limits of a user.
-    pub(crate) fn limits_of(&self, user: u32) -> Limits {
-        self.granted.limits(user, self.policy.limits)
     }
 }

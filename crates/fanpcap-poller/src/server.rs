@@ -6,6 +6,7 @@ mod closer;
 mod questions;
 mod times;
 
+use crate::access::{Grant, STRANGER};
 use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
 use crate::limits::Taken;
 use closer::Closer;
@@ -58,6 +59,8 @@ struct Connection {
     peer: Peer,
     /// The user for whom it counts.
     account: u32,
+    /// What it may take.
+    grant: Grant,
     since_ns: u64,
     /// The answer to the *hello* of a process that may not become a member.
     refused: Option<Refused>,
@@ -156,8 +159,11 @@ impl Server {
             let mut groups = unix::peer_groups(socket.as_fd()).unwrap_or_default();
             groups.push(peer.group);
             let socket = PlainConnection::new(socket)?;
-            let refused_by = self.device.let_in(peer.user, &groups).err();
-            let limit = self.device.limits_of(account).connections;
+            let (grant, refused_by) = match self.device.let_in(peer.user, &groups) {
+                Ok(grant) => (grant, None),
+                Err(refused) => (STRANGER, Some(refused)),
+            };
+            let limit = grant.limits(*self.device.limits()).connections;
             if limit.check(&self.taken(), account, 1).is_err() {
                 let refused = refused("poller-connections", MANY_CONNECTIONS);
                 refuse(socket.as_fd(), refused);
@@ -168,6 +174,7 @@ impl Server {
             let connection = Connection {
                 peer,
                 account,
+                grant,
                 socket,
                 since_ns: clock::monotonic_ns(),
                 refused: refused_by,
@@ -260,10 +267,8 @@ impl Server {
             refuse(socket, refused);
             return None;
         }
-        match self
-            .device
-            .enter(hello, connection.peer, clock::monotonic_ns())
-        {
+        let asks = (connection.peer, connection.grant);
+        match self.device.enter(hello, asks, clock::monotonic_ns()) {
             Ok(entered) => {
                 connection.member = Some(entered.member);
                 welcome(connection.socket.as_fd(), &entered)

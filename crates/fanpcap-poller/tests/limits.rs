@@ -9,8 +9,10 @@ mod scene;
 
 use clients::{Wire, hello};
 use device::Scene;
+use fanpcap_linux::unix::Peer;
 use fanpcap_poll::PoolKind;
 use fanpcap_poll::message::Hello;
+use fanpcap_poller::access::{Access, Grant, Others, Rule, Who};
 use fanpcap_poller::device::{Device, Entered};
 use fanpcap_poller::{Accounts, Limit};
 use fanpcap_testkit::Scratch;
@@ -91,6 +93,37 @@ fn subordinate_users_count_for_their_owner_and_have_groups_of_their_own() {
     scene.device = scene.device.with_accounts(Accounts::of_file(path));
     assert!(scene.enter(&hello(), 100_000).is_ok());
     assert_eq!(scene.refusal(&hello(), 100_001), "poller-memory");
+}
+
+/// Processes of a user may be in different groups.
+#[test]
+fn a_process_has_its_own_grant_whoever_of_its_user_connects_later() {
+    let small = Grant {
+        groups: Some(1),
+        ..Grant::default()
+    };
+    let rules = vec![Rule {
+        who: Who::Group(100),
+        gives: Some(small),
+    }];
+    let mut scene = Scene::new();
+    scene.device = scene.device.with_access(Access::new(rules, Others::Nobody));
+    let peer = Peer {
+        pid: 9,
+        user: 1000,
+        group: 1000,
+    };
+    let grant = scene.device.let_in(1000, &[100]).unwrap();
+    assert!(scene.device.let_in(1000, &[]).is_err());
+    let mut enter = |group| {
+        let hello = Hello {
+            group: Some(group),
+            ..hello()
+        };
+        scene.device.enter(&hello, (peer, grant), scene.now_ns)
+    };
+    assert!(enter(5).is_ok());
+    assert_eq!(enter(6).unwrap_err().slug, "poller-groups");
 }
 
 /// A user can make it take long to wake its members, so another thread wakes those of others.

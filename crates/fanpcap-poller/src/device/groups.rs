@@ -5,7 +5,7 @@ use super::refusals::{MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, failed, r
 use super::steering::{self, Compiled};
 use crate::flows;
 use crate::group::{GroupCounts, NewGroup, ReadyGroup};
-use crate::limits::{Reached, Taken};
+use crate::limits::{Limits, Reached, Taken};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_group::served::ServedGroup;
 use fanpcap_linux::file::sealed;
@@ -78,18 +78,19 @@ impl Device {
         }
     }
 
-    /// Begins a group in all queues. `number` is `None` for the group of one handle.
+    /// Begins a group in all queues, for a user with these limits. `number` is `None` for the group
+    /// of one handle.
     pub(super) fn begin(
         &mut self,
         hello: &Hello,
-        number: Option<u16>,
-        user: u32,
+        (number, user): (Option<u16>, u32),
+        limits: &Limits,
         now_ns: u64,
     ) -> Result<u8, Refused> {
         let account = self.account(user);
         let groups = self.groups.iter().flatten();
         let groups: Taken = groups.map(|it| (it.account, 1)).collect();
-        let checked = self.limits_of(account).groups.check(&groups, account, 1);
+        let checked = limits.groups.check(&groups, account, 1);
         let many = |reached| refused("poller-groups", MANY_GROUPS.of(reached));
         checked.map_err(many)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
@@ -103,7 +104,7 @@ impl Device {
         } = compiled.map_or_else(steering::default, Ok)?;
         let flows = options.flows.map_or(0, flows::len) * self.queues.len() as u64;
         let bytes = SIZE_WITH_CLASSES as u64 + flows;
-        self.check_bytes(account, bytes)?;
+        self.check_bytes(account, limits, bytes)?;
         let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
         let table = sealed::create_memory(c"fanpcap_table", len);
         let table = Arc::new(table.map_err(|error| failed(&error))?);

@@ -7,6 +7,7 @@ use crate::clients::{Wire, hello};
 use crate::scene::{drain, policy, reader};
 use fanpcap_linux::unix::Peer;
 use fanpcap_poll::message::{Hello, Refused};
+use fanpcap_poller::access::Grant;
 use fanpcap_poller::device::{Device, Entered, Notice};
 use fanpcap_poller::{GroupCounts, Policy};
 use fanpcap_ring::{Layout as _, Pool, Remains};
@@ -69,7 +70,8 @@ impl Scene {
             user,
             group: user,
         };
-        self.device.enter(hello, peer, self.now_ns)
+        self.device
+            .enter(hello, (peer, Grant::default()), self.now_ns)
     }
 
     /// The slug of the answer to a newcomer that is refused.
