@@ -10,6 +10,7 @@ use crate::access::{Grant, STRANGER};
 use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
 use crate::limits::Taken;
 use closer::Closer;
+use fanpcap_linux::process::child::open_files_max;
 use fanpcap_linux::unix::plain::PlainConnection;
 use fanpcap_linux::unix::{self, Peer, message, named};
 use fanpcap_linux::wait::{self, Wake, clock};
@@ -31,6 +32,10 @@ const AGAIN_NS: u64 = 100_000_000;
 /// How many connections are accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
 
+/// Which part of its open files the process gives to refused connections that are not closed yet:
+/// one in so many. The process may have a server for each of several devices.
+const PART_OF_FILES: u64 = 8;
+
 /// A device, and the connections of its members.
 #[derive(Debug)]
 pub struct Server {
@@ -38,6 +43,8 @@ pub struct Server {
     device: Device,
     connections: BTreeMap<u64, Connection>,
     closer: Closer,
+    /// How many refused connections may be open. With more of them, the server accepts nobody.
+    refused_max: u64,
     /// The number of the last connection.
     last: u64,
     /// When to accept connections again, after an error.
@@ -77,6 +84,7 @@ impl Server {
             device,
             connections: BTreeMap::new(),
             closer: Closer::default(),
+            refused_max: open_files_max().unwrap_or(1024) / PART_OF_FILES,
             last: 0,
             accepts_ns: 0,
             greeted: BTreeSet::new(),
@@ -142,59 +150,82 @@ impl Server {
     fn has_room(&mut self) -> bool {
         let closing = self.closer.open().count();
         let all = self.device.limits().connections.all;
-        ((self.connections.len() + closing) as u64) < all
+        let has_files = (self.closer.refused() as u64) < self.refused_max;
+        has_files && ((self.connections.len() + closing) as u64) < all
     }
 
+    /// Accepts connections, until that has taken long. What is left comes in the next turn. To
+    /// refuse a connection takes long if many epoll instances watch the other end.
     fn accept(&mut self) -> io::Result<()> {
+        self.times.begin_part();
         for _ in 0..ACCEPTS_MAX {
             if !self.has_room() {
                 break;
             }
+            let begin_ns = clock::thread_cpu_ns();
             let Some(socket) = named::accept(self.listener.as_fd())? else {
                 break;
             };
-            let peer = unix::peer(socket.as_fd())?;
-            let account = self.device.account(peer.user);
-            // If they can't be read, no rule for a group counts.
-            let mut groups = unix::peer_groups(socket.as_fd()).unwrap_or_default();
-            groups.push(peer.group);
-            let socket = PlainConnection::new(socket)?;
-            let (grant, refused_by) = match self.device.let_in(peer.user, &groups) {
-                Ok(grant) => (grant, None),
-                Err(refused) => (STRANGER, Some(refused)),
-            };
-            let limit = grant.limits(*self.device.limits()).connections;
-            if limit.check(&self.taken(), account, 1).is_err() {
-                let refused = refused("poller-connections", MANY_CONNECTIONS);
-                refuse(socket.as_fd(), refused);
-                self.closer.close(account, socket);
-                continue;
+            let account = self.let_in(socket)?;
+            if !self.times.add(account, clock::thread_cpu_ns() - begin_ns) {
+                break;
             }
-            self.last += 1;
-            let connection = Connection {
-                peer,
-                account,
-                grant,
-                socket,
-                since_ns: clock::monotonic_ns(),
-                refused: refused_by,
-                member: None,
-                watches: false,
-            };
-            self.connections.insert(self.last, connection);
         }
         Ok(())
     }
 
-    /// Closes connections whose processes have not said *hello* in time, and watch no group.
+    /// Takes a connection that was accepted, or refuses it if its user has too many. Returns the
+    /// user for whom it counts.
+    fn let_in(&mut self, socket: OwnedFd) -> io::Result<u32> {
+        let peer = unix::peer(socket.as_fd())?;
+        let account = self.device.account(peer.user);
+        // If they can't be read, no rule for a group counts.
+        let mut groups = unix::peer_groups(socket.as_fd()).unwrap_or_default();
+        groups.push(peer.group);
+        let socket = PlainConnection::new(socket)?;
+        let (grant, refused_by) = match self.device.let_in(peer.user, &groups) {
+            Ok(grant) => (grant, None),
+            Err(refused) => (STRANGER, Some(refused)),
+        };
+        let limit = grant.limits(*self.device.limits()).connections;
+        if limit.check(&self.taken(), account, 1).is_err() {
+            let refused = refused("poller-connections", MANY_CONNECTIONS);
+            refuse(socket.as_fd(), refused);
+            self.closer.close_refused(account, socket);
+            return Ok(account);
+        }
+        self.last += 1;
+        let connection = Connection {
+            peer,
+            account,
+            grant,
+            socket,
+            since_ns: clock::monotonic_ns(),
+            refused: refused_by,
+            member: None,
+            watches: false,
+        };
+        self.connections.insert(self.last, connection);
+        Ok(account)
+    }
+    /// Closes connections whose processes have not said *hello* in time, and watch no group, until
+    /// that has taken long. What is left comes in the next turn.
     fn close_silent(&mut self) {
         let now_ns = clock::monotonic_ns();
         let silent = self.connections.iter().filter(|(_, it)| {
             let is_silent = now_ns.saturating_sub(it.since_ns) >= HELLO_NS;
             it.member.is_none() && !it.watches && is_silent
         });
-        let silent: Vec<u64> = silent.map(|(number, _)| *number).collect();
-        silent.into_iter().for_each(|number| self.close(number));
+        let mut silent: Vec<(u32, u64)> = silent.map(|(it, of)| (of.account, *it)).collect();
+        self.times.begin_part();
+        self.times.sort(&mut silent);
+        for (account, number) in silent {
+            let begin_ns = clock::thread_cpu_ns();
+            self.close(number);
+            if !self.times.add(account, clock::thread_cpu_ns() - begin_ns) {
+                break;
+            }
+        }
     }
 
     /// Takes a message of each connection, given with the user for whom it counts, until the turn

@@ -41,11 +41,7 @@ static OPEN_FILES: OnceLock<libc::rlimit> = OnceLock::new();
 /// # Errors
 /// The errors of getrlimit(2) and setrlimit(2).
 pub fn raise_open_files() -> io::Result<()> {
-    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
-    // SAFETY: getrlimit fills the struct behind its argument.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded, so the struct is filled.
-    let before = unsafe { limit.assume_init() };
+    let before = limit_of_open_files()?;
     set_open_files(&libc::rlimit {
         rlim_cur: before.rlim_max,
         ..before
@@ -54,6 +50,22 @@ pub fn raise_open_files() -> io::Result<()> {
     // raise.
     let _ = OPEN_FILES.set(before);
     Ok(())
+}
+
+/// How many files the process may have open.
+///
+/// # Errors
+/// The error of getrlimit(2).
+pub fn open_files_max() -> io::Result<u64> {
+    Ok(limit_of_open_files()?.rlim_cur)
+}
+
+fn limit_of_open_files() -> io::Result<libc::rlimit> {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: getrlimit fills the struct behind its argument.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so the struct is filled.
+    Ok(unsafe { limit.assume_init() })
 }
 
 fn restore_open_files() -> io::Result<()> {

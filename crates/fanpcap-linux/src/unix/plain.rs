@@ -31,8 +31,18 @@ enum First {
     End,
 }
 
-/// How many messages [`PlainConnection::close`] takes out of a queue.
-const MESSAGES_MAX: usize = 64;
+/// A connection that [`PlainConnection::close`] has ended, and not closed.
+#[derive(Debug)]
+pub enum Unclosed {
+    /// The queue has descriptors, so a thread that must not wait must not drop the connection.
+    Descriptors(PlainConnection),
+    /// The queue has more messages. The next call takes some of them.
+    Messages(PlainConnection),
+}
+
+/// How many messages [`PlainConnection::close`] takes out of a queue. The kernel calls all that
+/// watch the sender's end for each of them (net/unix/af_unix.c, `unix_write_space`).
+const MESSAGES_MAX: usize = 4;
 
 impl PlainConnection {
     /// Takes a connection that was accepted.
@@ -67,25 +77,39 @@ impl PlainConnection {
         }
     }
 
-    /// Ends the connection, and closes it if its queue has no descriptors.
+    /// Peeks at the next message, without waiting, and returns its length, which may be more than
+    /// the buffer has. `None` at the end.
     ///
     /// # Errors
-    /// The connection, which the caller must not drop in a thread that must not wait: its queue has
-    /// descriptors, or more than 64 messages.
-    pub fn close(self) -> Result<(), Self> {
+    /// `EAGAIN` when no message is in the queue, `InvalidData` for a message with descriptors, and
+    /// other errors of recvmsg(2).
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.first(buffer, libc::MSG_PEEK)? {
+            First::End => Ok(None),
+            First::Descriptors => Err(io::ErrorKind::InvalidData.into()),
+            First::Message(len) => Ok(Some(len)),
+        }
+    }
+
+    /// Ends the connection, and closes it if its queue has no descriptors, and three messages at
+    /// most.
+    ///
+    /// # Errors
+    /// The connection, with what is left in its queue.
+    pub fn close(self) -> Result<(), Unclosed> {
         // From now on the other end can't send.
         // SAFETY: takes plain numbers; the descriptor is open.
         let _ = check(unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_RDWR) });
         for _ in 0..MESSAGES_MAX {
             match self.first(&mut [0], libc::MSG_PEEK) {
                 Ok(First::End) => return Ok(()),
-                Ok(First::Descriptors) => break,
+                Ok(First::Descriptors) => return Err(Unclosed::Descriptors(self)),
                 Ok(First::Message(_)) => _ = self.first(&mut [0], 0),
                 // An error of the connection, such as ECONNRESET, comes before the queue, once.
                 Err(_) => {}
             }
         }
-        Err(self)
+        Err(Unclosed::Messages(self))
     }
 
     /// Receives the first message, or peeks at it.
@@ -166,6 +190,18 @@ mod tests {
         assert_eq!(unsafe { libc::send(fd, std::ptr::null(), 0, 0) }, 0);
     }
 
+    /// Closes a connection, in as many calls as it takes.
+    fn close(mut connection: PlainConnection) -> Result<(), PlainConnection> {
+        for _ in 0..100 {
+            match connection.close() {
+                Ok(()) => return Ok(()),
+                Err(Unclosed::Descriptors(it)) => return Err(it),
+                Err(Unclosed::Messages(it)) => connection = it,
+            }
+        }
+        panic!("the queue has no end");
+    }
+
     fn kind(result: io::Result<Option<usize>>) -> io::ErrorKind {
         result.unwrap_err().kind()
     }
@@ -176,6 +212,7 @@ mod tests {
         let mut buffer = [0; 4];
         assert_eq!(kind(to.receive(&mut buffer)), io::ErrorKind::WouldBlock);
         send(&from, b"abc", None);
+        assert_eq!(to.peek(&mut buffer[..2]).unwrap(), Some(3));
         send(&from, b"", None);
         send(&from, b"abcde", None);
         send(&from, b"d", None);
@@ -206,7 +243,7 @@ mod tests {
                 let _ = to.receive(&mut [0; 4]);
             }
             assert!(!is_closed());
-            let unclosed = to.close().unwrap_err();
+            let unclosed = close(to).unwrap_err();
             assert!(!is_closed());
             drop(unclosed);
             assert!(pipe::hangs_up(read.as_fd()));
@@ -223,7 +260,7 @@ mod tests {
             }
             (0..20).for_each(|_| send(&from, b"x", None));
             let from = Some(from).filter(|_| !is_reset);
-            to.close().unwrap();
+            close(to).unwrap();
             if let Some(from) = from {
                 let sent = message::send(from.as_fd(), b"x", &[]).unwrap_err();
                 assert_eq!(sent.kind(), io::ErrorKind::BrokenPipe);
@@ -231,7 +268,11 @@ mod tests {
         }
         let (from, to) = scene();
         (0..100).for_each(|_| send(&from, b"x", None));
-        assert!(to.close().is_err(), "a bounded number of messages");
+        let Err(Unclosed::Messages(to)) = to.close() else {
+            panic!("the messages are too many for one call");
+        };
+        let left = (0..100).take_while(|_| to.receive(&mut [0]).is_ok_and(|it| it.is_some()));
+        assert_eq!(left.count(), 96, "a few messages");
     }
 
     /// The error of a reset connection comes before the messages.
@@ -242,7 +283,7 @@ mod tests {
         message::send(to.as_fd(), b"x", &[]).unwrap();
         send(&from, b"y", Some(pipe.write.as_fd()));
         drop((from, pipe.write));
-        let unclosed = to.close().unwrap_err();
+        let unclosed = close(to).unwrap_err();
         assert!(!pipe::has_hung_up(pipe.read.as_fd()).unwrap());
         drop(unclosed);
         assert!(pipe::hangs_up(pipe.read.as_fd()));

@@ -1,27 +1,28 @@
-//! The CPU time that each user's messages take in the server's thread. A large pool takes long to
+//! The CPU time that each user's connections take in the server's thread. A large pool takes long to
 //! make, and the kernel calls all that watch a member's end of a connection when the server takes a
-//! message. So users that have taken less time come first, and a turn is short.
+//! message, refuses the connection, or closes it. So users that have taken less time come first, and
+//! each part of a turn is short: messages, new connections, and connections to be closed.
 
 use std::collections::BTreeMap;
 
-/// The users' times lately, and that of the present turn.
+/// The users' times lately, and that of the present part of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     taken_ns: BTreeMap<u32, u64>,
-    turn_ns: u64,
+    part_ns: u64,
     halved_ns: u64,
 }
 
 /// After this time, what was taken counts half.
 const HALF_LIFE_NS: u64 = 1_000_000_000;
 
-/// How long a turn may take before its last message.
-const TURN_NS: u64 = 5_000_000;
+/// How long a part of a turn may take before its last message or connection.
+const PART_NS: u64 = 5_000_000;
 
 impl Times {
     /// Begins a turn.
     pub(super) fn begin(&mut self, now_ns: u64) {
-        self.turn_ns = 0;
+        self.begin_part();
         if now_ns.saturating_sub(self.halved_ns) >= HALF_LIFE_NS {
             self.halved_ns = now_ns;
             self.taken_ns.values_mut().for_each(|it| *it /= 2);
@@ -29,16 +30,22 @@ impl Times {
         }
     }
 
+    /// Begins a part of a turn, which may take as long as the others: otherwise one part could take
+    /// the time of another.
+    pub(super) fn begin_part(&mut self) {
+        self.part_ns = 0;
+    }
+
     /// Puts connections, each with its user, into the order in which they come.
     pub(super) fn sort(&self, connections: &mut [(u32, u64)]) {
         connections.sort_by_key(|(user, _)| self.taken_ns.get(user).copied().unwrap_or_default());
     }
 
-    /// A user's messages have taken time. Returns whether the turn may go on.
+    /// A user's connections have taken time. Returns whether this part of the turn may go on.
     pub(super) fn add(&mut self, user: u32, ns: u64) -> bool {
         *self.taken_ns.entry(user).or_default() += ns;
-        self.turn_ns += ns;
-        self.turn_ns < TURN_NS
+        self.part_ns += ns;
+        self.part_ns < PART_NS
     }
 }
 
@@ -67,12 +74,15 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_ends_when_it_has_taken_long() {
+    fn a_part_of_a_turn_ends_when_it_has_taken_long() {
         let mut times = Times::default();
-        for now_ns in 0..2 {
-            times.begin(now_ns);
-            assert!(times.add(1, TURN_NS / 2));
-            assert!(!times.add(2, TURN_NS / 2));
+        for turn in 0..4 {
+            match turn % 2 {
+                0 => times.begin(turn),
+                _ => times.begin_part(),
+            }
+            assert!(times.add(1, PART_NS / 2));
+            assert!(!times.add(2, PART_NS / 2));
         }
     }
 }

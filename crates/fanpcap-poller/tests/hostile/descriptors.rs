@@ -5,11 +5,13 @@ use super::{Hostile, beside, reads};
 use crate::clients::{NAME, Poller, Wire, await_answer, hello};
 use crate::scene::policy;
 use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::process::child::raise_open_files;
 use fanpcap_linux::unix::{message, named, plain};
+use fanpcap_linux::wait::Epoll;
 use fanpcap_poll::message::{Answer, Request};
-use fanpcap_poller::Limit;
 use fanpcap_poller::device::Device;
 use fanpcap_poller::server::Server;
+use fanpcap_poller::{Limit, Policy};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_so};
 use fanpcap_testkit::loopback::free_address;
@@ -119,23 +121,96 @@ fn a_connection_that_is_not_closed_yet_counts_for_its_user() {
     ensure_none_is_closed(begin);
 }
 
+/// A server whose turns the test makes.
+struct Turns {
+    server: Server,
+    directory: Directory,
+    _scratch: Scratch,
+}
+
+impl Turns {
+    fn new(policy: Policy) -> Self {
+        let scratch = Scratch::new().unwrap();
+        let directory = Directory::open(&scratch.file("")).unwrap();
+        let listener = named::socket().unwrap();
+        named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
+        let device = Device::new(vec![Wire::default().queue(0)], 7, 1, policy).unwrap();
+        Self {
+            server: Server::new(listener, device),
+            directory,
+            _scratch: scratch,
+        }
+    }
+
+    fn connect(&self) -> OwnedFd {
+        named::connect(&self.directory, OsStr::new(NAME), LIMIT).unwrap()
+    }
+
+    fn turn(&mut self) {
+        self.server.turn(None, Duration::from_secs(1)).unwrap();
+    }
+}
+
+/// The poller can't close these connections, but they take no room of other users.
+#[test]
+fn refused_connections_with_descriptors_take_no_room() {
+    let (mute, begin) = (Mute::new(), Instant::now());
+    let mut policy = policy();
+    policy.limits.connections = Limit { all: 8, each: 2 };
+    let mut turns = Turns::new(policy);
+    let _own = [turns.connect(), turns.connect()];
+    turns.turn();
+    for _ in 0..20 {
+        let other = turns.connect();
+        mute.send(&other, &reads()).unwrap();
+        turns.turn();
+        let Ok(Some(_)) = message::receive(other.as_fd(), &mut [0; 4096], 0) else {
+            panic!("the server accepts nobody");
+        };
+    }
+    drop(turns);
+    ensure_none_is_closed(begin);
+}
+
+/// The kernel calls each epoll instance that watches the other end when the server refuses a
+/// connection.
+#[test]
+fn the_server_refuses_connections_for_a_few_milliseconds_only() {
+    let _ = raise_open_files();
+    let mut policy = policy();
+    policy.limits.connections = Limit { all: 8, each: 2 };
+    let mut turns = Turns::new(policy);
+    let _own = [turns.connect(), turns.connect()];
+    turns.turn();
+    let others: Vec<_> = (0..60).map(|_| turns.connect()).collect();
+    let watchers: Vec<Epoll> = (0..4000).map_while(|_| Epoll::new().ok()).collect();
+    for (watcher, other) in watchers
+        .iter()
+        .flat_map(|it| others.iter().map(move |to| (it, to)))
+    {
+        watcher.add_edge(other.as_fd()).unwrap();
+    }
+    let mut answered = Vec::new();
+    while answered.iter().sum::<usize>() < others.len() {
+        turns.turn();
+        let is_answered =
+            |it: &&OwnedFd| matches!(message::receive(it.as_fd(), &mut [0; 4096], 0), Ok(Some(_)));
+        answered.push(others.iter().filter(is_answered).count());
+    }
+    assert!(answered.len() > 2, "in each turn: {answered:?}");
+}
+
 #[test]
 fn a_server_ends_without_closing_what_waits_at_its_listener() {
     let (mute, begin) = (Mute::new(), Instant::now());
-    let scratch = Scratch::new().unwrap();
-    let directory = Directory::open(&scratch.file("")).unwrap();
-    let listener = named::socket().unwrap();
-    named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 64).unwrap();
-    let device = Device::new(vec![Wire::default().queue(0)], 7, 1, policy()).unwrap();
-    let mut server = Server::new(listener, device);
-    let connect = || named::connect(&directory, OsStr::new(NAME), LIMIT).unwrap();
-    let accepted = connect();
-    server.turn(None, LIMIT).unwrap();
-    let waiting = [connect(), connect()];
+    let mut turns = Turns::new(policy());
+    let accepted = turns.connect();
+    turns.turn();
+    let waiting = [turns.connect(), turns.connect()];
     for socket in waiting.iter().chain([&accepted]) {
         mute.send(socket, &reads()).unwrap();
     }
-    drop(server);
+    drop(turns);
     ensure_none_is_closed(begin);
     for socket in waiting.iter().chain([&accepted]) {
         assert!(await_answer(socket.as_fd()).is_none(), "the end");
