@@ -2,25 +2,29 @@
 //! live. No member can make the server wait: it neither waits for a message nor for room to send
 //! one. It closes the connection of a member that sends anything but the messages of this version.
 
+mod accepting;
 mod closer;
+mod once;
 mod questions;
 mod times;
+#[cfg(test)]
+mod tests;
 
-use crate::access::{Grant, STRANGER};
-use crate::device::{Device, Entered, MANY_CONNECTIONS, Notice, refused};
-use crate::limits::Taken;
+use crate::access::Grant;
+use crate::device::{Device, Entered, Notice, refused};
 use closer::Closer;
 use fanpcap_linux::process::child::open_files_max;
 use fanpcap_linux::unix::plain::PlainConnection;
 use fanpcap_linux::unix::{self, Peer, message, named};
 use fanpcap_linux::wait::{self, Wake, clock};
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Question, Refused, Request};
+use once::{HEAD_LEN, Once, Speech};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use times::Times;
+use times::{Ready, Times};
 
 /// How long a connection may stay without a *hello*, nanoseconds.
 const HELLO_NS: u64 = 5_000_000_000;
@@ -28,9 +32,6 @@ const HELLO_NS: u64 = 5_000_000_000;
 /// How long the server does not try again after an error for which a member has no fault, such as
 /// too many open files, nanoseconds.
 const AGAIN_NS: u64 = 100_000_000;
-
-/// How many connections are accepted in one turn.
-const ACCEPTS_MAX: usize = 64;
 
 /// Which part of its open files the process gives to refused connections that are not closed yet:
 /// one in so many. The process may have a server for each of several devices.
@@ -45,14 +46,11 @@ pub struct Server {
     closer: Closer,
     /// How many refused connections may be open. With more of them, the server accepts nobody.
     refused_max: u64,
-    /// The number of the last connection.
+    /// The number of the last connection, and of the last message that was taken.
     last: u64,
     /// When to accept connections again, after an error.
     accepts_ns: u64,
-    /// The users of whom a newcomer has said *hello* in this turn. Their next newcomers wait for
-    /// the next turn, so that a user with many newcomers delays another user's newcomer by one of
-    /// its own at most: to make a pool takes milliseconds.
-    greeted: BTreeSet<u32>,
+    once: Once,
     times: Times,
     /// Messages that the kernel could not send now, and when to try again.
     unsent: Vec<Notice>,
@@ -69,11 +67,25 @@ struct Connection {
     /// What it may take.
     grant: Grant,
     since_ns: u64,
+    /// The number of its last message, or of itself.
+    served: u64,
+    /// Its message waits until this time, because of others of its user.
+    waits_ns: u64,
     /// The answer to the *hello* of a process that may not become a member.
     refused: Option<Refused>,
     member: Option<u64>,
     /// Whether the process watches a group.
     watches: bool,
+}
+
+impl From<(&u64, &Connection)> for Ready {
+    fn from((number, connection): (&u64, &Connection)) -> Self {
+        Self {
+            user: connection.account,
+            served: connection.served,
+            number: *number,
+        }
+    }
 }
 
 impl Server {
@@ -87,7 +99,7 @@ impl Server {
             refused_max: open_files_max().unwrap_or(1024) / PART_OF_FILES,
             last: 0,
             accepts_ns: 0,
-            greeted: BTreeSet::new(),
+            once: Once::default(),
             times: Times::default(),
             unsent: Vec::new(),
             sends_ns: 0,
@@ -105,21 +117,25 @@ impl Server {
     /// # Errors
     /// The errors of poll(2).
     pub fn turn(&mut self, wake: Option<&Wake>, limit: Duration) -> io::Result<()> {
-        let limit = self.limit(limit);
-        let accepts = self.has_room() && clock::monotonic_ns() >= self.accepts_ns;
+        let (limit, now_ns) = (self.limit(limit), clock::monotonic_ns());
+        let accepts = self.has_room() && now_ns >= self.accepts_ns;
         let listener = accepts.then(|| self.listener.as_fd());
-        let sockets = self.connections.values().map(|it| Some(it.socket.as_fd()));
+        let waits = |it: &Connection| it.waits_ns > now_ns;
+        let sockets = self.connections.values();
+        let sockets = sockets.map(|it| (!waits(it)).then(|| it.socket.as_fd()));
         let all = std::iter::once(listener).chain(sockets);
         let (found, _) = match wait::wait_for_any(all, wake, Some(limit)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         };
-        let connections = self.connections.iter();
-        let connections = connections.map(|(number, it)| (it.account, *number));
-        let events = found.iter().skip(1).zip(connections);
-        let is_ready = |(events, _): &(&c_short, (u32, u64))| **events != 0;
-        let ready: Vec<(u32, u64)> = events.filter(is_ready).map(|(_, it)| it).collect();
-        self.take_turns(ready);
+        let events = found.iter().skip(1).zip(&self.connections);
+        let mut left: BTreeSet<u64> = events
+            .clone()
+            .filter_map(|(_, (number, it))| waits(it).then_some(*number))
+            .collect();
+        let is_ready = |(events, _): &(&c_short, _)| **events != 0;
+        let ready: Vec<Ready> = events.filter(is_ready).map(|(_, it)| it.into()).collect();
+        left.extend(self.take_turns(ready));
         if found.first().is_some_and(|&events| events != 0) && self.accept().is_err() {
             // The process may have as many descriptors as it can have. They may become fewer.
             self.accepts_ns = clock::monotonic_ns() + AGAIN_NS;
@@ -127,7 +143,7 @@ impl Server {
         let notices = self.device.tick(clock::monotonic_ns());
         self.tell(notices);
         self.send_again();
-        self.close_silent();
+        self.close_silent(&left);
         Ok(())
     }
 
@@ -138,120 +154,79 @@ impl Server {
         let due = due.chain(self.accepts_ns.checked_sub(now_ns));
         let sends_ns = self.sends_ns.saturating_sub(now_ns);
         let due = due.chain((!self.unsent.is_empty()).then_some(sends_ns));
+        let waiting = self.connections.values().map(|it| it.waits_ns);
+        let due = due.chain(waiting.filter_map(|it| it.checked_sub(now_ns)));
         due.map(Duration::from_nanos).fold(limit, Duration::min)
     }
 
-    /// The connections of each user, those included that are not closed yet.
-    fn taken(&mut self) -> Taken {
-        let open = self.connections.values().map(|it| (it.account, 1));
-        self.closer.open().chain(open).collect()
-    }
-
-    fn has_room(&mut self) -> bool {
-        let closing = self.closer.open().count();
-        let all = self.device.limits().connections.all;
-        let has_files = (self.closer.refused() as u64) < self.refused_max;
-        has_files && ((self.connections.len() + closing) as u64) < all
-    }
-
-    /// Accepts connections, until that has taken long. What is left comes in the next turn. To
-    /// refuse a connection takes long if many epoll instances watch the other end.
-    fn accept(&mut self) -> io::Result<()> {
-        self.times.begin_part();
-        for _ in 0..ACCEPTS_MAX {
-            if !self.has_room() {
-                break;
-            }
-            let begin_ns = clock::thread_cpu_ns();
-            let Some(socket) = named::accept(self.listener.as_fd())? else {
-                break;
-            };
-            let account = self.let_in(socket)?;
-            if !self.times.add(account, clock::thread_cpu_ns() - begin_ns) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a connection that was accepted, or refuses it if its user has too many. Returns the
-    /// user for whom it counts.
-    fn let_in(&mut self, socket: OwnedFd) -> io::Result<u32> {
-        let peer = unix::peer(socket.as_fd())?;
-        let account = self.device.account(peer.user);
-        // If they can't be read, no rule for a group counts.
-        let mut groups = unix::peer_groups(socket.as_fd()).unwrap_or_default();
-        groups.push(peer.group);
-        let socket = PlainConnection::new(socket)?;
-        let (grant, refused_by) = match self.device.let_in(peer.user, &groups) {
-            Ok(grant) => (grant, None),
-            Err(refused) => (STRANGER, Some(refused)),
-        };
-        let limit = grant.limits(*self.device.limits()).connections;
-        if limit.check(&self.taken(), account, 1).is_err() {
-            let refused = refused("poller-connections", MANY_CONNECTIONS);
-            refuse(socket.as_fd(), refused);
-            self.closer.close_refused(account, socket);
-            return Ok(account);
-        }
-        self.last += 1;
-        let connection = Connection {
-            peer,
-            account,
-            grant,
-            socket,
-            since_ns: clock::monotonic_ns(),
-            refused: refused_by,
-            member: None,
-            watches: false,
-        };
-        self.connections.insert(self.last, connection);
-        Ok(account)
-    }
     /// Closes connections whose processes have not said *hello* in time, and watch no group, until
-    /// that has taken long. What is left comes in the next turn.
-    fn close_silent(&mut self) {
+    /// that has taken long. What is left comes in the next turn. The messages of some connections
+    /// are `left` for later turns.
+    fn close_silent(&mut self, left: &BTreeSet<u64>) {
         let now_ns = clock::monotonic_ns();
-        let silent = self.connections.iter().filter(|(_, it)| {
+        let silent = self.connections.iter().filter(|(number, it)| {
             let is_silent = now_ns.saturating_sub(it.since_ns) >= HELLO_NS;
-            it.member.is_none() && !it.watches && is_silent
+            it.member.is_none() && !it.watches && is_silent && !left.contains(number)
         });
-        let mut silent: Vec<(u32, u64)> = silent.map(|(it, of)| (of.account, *it)).collect();
+        let mut silent: Vec<Ready> = silent.map(Ready::from).collect();
         self.times.begin_part();
         self.times.sort(&mut silent);
-        for (account, number) in silent {
+        for it in silent {
             let begin_ns = clock::thread_cpu_ns();
-            self.close(number);
-            if !self.times.add(account, clock::thread_cpu_ns() - begin_ns) {
+            self.close(it.number);
+            if !self.times.add(it.user, clock::thread_cpu_ns() - begin_ns) {
                 break;
             }
         }
     }
 
-    /// Takes a message of each connection, given with the user for whom it counts, until the turn
-    /// has taken long. What is left comes in the next turn.
-    fn take_turns(&mut self, mut ready: Vec<(u32, u64)>) {
-        self.greeted.clear();
-        self.times.begin(clock::monotonic_ns());
+    /// Takes a message of each connection, until that has taken long. Returns the connections whose
+    /// messages are left for later turns.
+    fn take_turns(&mut self, mut ready: Vec<Ready>) -> BTreeSet<u64> {
+        let now_ns = clock::monotonic_ns();
+        self.once.begin(now_ns);
+        self.times.begin(now_ns);
         self.times.sort(&mut ready);
-        for (account, number) in ready {
+        let (mut left, mut goes_on) = (BTreeSet::new(), true);
+        for it in ready {
+            if !goes_on {
+                left.insert(it.number);
+                continue;
+            }
             let begin_ns = clock::thread_cpu_ns();
-            if self.take_message(number).is_none() {
-                self.close(number);
+            if self.has_to_wait(it.number) {
+                left.insert(it.number);
+            } else if self.take_message(it.number).is_none() {
+                self.close(it.number);
             }
-            let took_ns = clock::thread_cpu_ns() - begin_ns;
-            if !self.times.add(account, took_ns) {
-                break;
-            }
+            goes_on = self.times.add(it.user, clock::thread_cpu_ns() - begin_ns);
         }
+        left
+    }
+
+    /// Whether the message of a process that is no member waits, because of others of its user.
+    fn has_to_wait(&mut self, number: u64) -> bool {
+        let connection = self.connections.get_mut(&number);
+        let Some(connection) = connection.filter(|it| it.member.is_none()) else {
+            return false;
+        };
+        let mut head = [0; HEAD_LEN];
+        // If there is no message, nothing waits.
+        let Ok(Some(len)) = connection.socket.peek(&mut head) else {
+            return false;
+        };
+        let (speech, now_ns) = (Speech::of(&head, len), clock::monotonic_ns());
+        let taken = self.once.take(connection.account, speech, now_ns);
+        taken
+            .map_err(|until_ns| connection.waits_ns = until_ns)
+            .is_err()
     }
 
     /// Takes the next message of a connection. `None` if the connection is to be closed.
     fn take_message(&mut self, number: u64) -> Option<()> {
-        let connection = self.connections.get(&number)?;
-        if connection.member.is_none() && self.greeted.contains(&connection.account) {
-            return Some(());
-        }
+        let connection = self.connections.get_mut(&number)?;
+        self.last += 1;
+        connection.served = self.last;
         let len = match connection.socket.receive(&mut self.buffer) {
             Ok(Some(len)) => len,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(()),
@@ -292,7 +267,6 @@ impl Server {
     /// Makes a newcomer a member, or refuses it. `None` if the connection is to be closed.
     fn greet(&mut self, number: u64, hello: &Hello) -> Option<()> {
         let connection = self.connections.get_mut(&number)?;
-        self.greeted.insert(connection.account);
         let socket = connection.socket.as_fd();
         if let Some(refused) = connection.refused.take() {
             refuse(socket, refused);

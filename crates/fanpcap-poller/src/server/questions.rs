@@ -7,8 +7,7 @@ use fanpcap_poll::message::{Question, Reply};
 use std::os::fd::AsFd;
 
 impl Server {
-    /// Replies to a question. `None` if the connection is to be closed. A user's next question
-    /// waits for the next turn, as its newcomers do.
+    /// Replies to a question. `None` if the connection is to be closed.
     pub(super) fn reply(&mut self, number: u64, question: Question) -> Option<()> {
         let now_ns = clock::monotonic_ns();
         let connection = self.connections.get_mut(&number)?;
@@ -17,7 +16,6 @@ impl Server {
             return None;
         }
         let user = connection.peer.user;
-        self.greeted.insert(connection.account);
         let done = |done: Result<(), String>| done.map_or_else(Reply::NotDone, |()| Reply::Done);
         let reply = match question {
             Question::Look(from) => {

@@ -13,6 +13,17 @@ pub(super) struct Times {
     halved_ns: u64,
 }
 
+/// A connection with something to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    /// The user for whom it counts.
+    pub(super) user: u32,
+    /// Connections that the server has not served for longer have smaller numbers.
+    pub(super) served: u64,
+    /// The connection's number.
+    pub(super) number: u64,
+}
+
 /// After this time, what was taken counts half.
 const HALF_LIFE_NS: u64 = 1_000_000_000;
 
@@ -36,9 +47,11 @@ impl Times {
         self.part_ns = 0;
     }
 
-    /// Puts connections, each with its user, into the order in which they come.
-    pub(super) fn sort(&self, connections: &mut [(u32, u64)]) {
-        connections.sort_by_key(|(user, _)| self.taken_ns.get(user).copied().unwrap_or_default());
+    /// Puts connections into the order in which they come: no connection comes before another one
+    /// of its user that waits for longer.
+    pub(super) fn sort(&self, connections: &mut [Ready]) {
+        let taken_ns = |user| self.taken_ns.get(&user).copied().unwrap_or_default();
+        connections.sort_by_key(|it| (taken_ns(it.user), it.served));
     }
 
     /// A user's connections have taken time. Returns whether this part of the turn may go on.
@@ -57,16 +70,21 @@ mod tests {
     fn users_that_have_taken_less_come_first_and_the_past_is_forgotten() {
         let mut times = Times::default();
         let order = |times: &Times| {
-            let mut all = [(1, 10), (2, 20), (1, 11), (3, 30)];
+            let all = [(1, 4, 10), (2, 2, 20), (1, 3, 11), (3, 1, 30)];
+            let mut all = all.map(|(user, served, number)| Ready {
+                user,
+                served,
+                number,
+            });
             times.sort(&mut all);
-            all.map(|(_, number)| number)
+            all.map(|it| it.number)
         };
-        assert_eq!(order(&times), [10, 20, 11, 30]);
+        assert_eq!(order(&times), [30, 20, 11, 10]);
         times.add(1, 500);
         times.add(3, 300);
-        assert_eq!(order(&times), [20, 30, 10, 11]);
+        assert_eq!(order(&times), [20, 30, 11, 10]);
         times.add(2, 800);
-        assert_eq!(order(&times), [30, 10, 11, 20]);
+        assert_eq!(order(&times), [30, 11, 10, 20]);
         for second in 1..12 {
             times.begin(second * HALF_LIFE_NS);
         }

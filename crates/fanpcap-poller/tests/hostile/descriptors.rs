@@ -183,7 +183,7 @@ fn the_server_refuses_connections_for_a_few_milliseconds_only() {
     let _own = [turns.connect(), turns.connect()];
     turns.turn();
     let others: Vec<_> = (0..60).map(|_| turns.connect()).collect();
-    let watchers: Vec<Epoll> = (0..4000).map_while(|_| Epoll::new().ok()).collect();
+    let watchers: Vec<Epoll> = (0..2000).map_while(|_| Epoll::new().ok()).collect();
     for (watcher, other) in watchers
         .iter()
         .flat_map(|it| others.iter().map(move |to| (it, to)))
