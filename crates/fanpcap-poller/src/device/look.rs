@@ -142,10 +142,11 @@ impl Device {
     ) -> Result<(), String> {
         let gone = || WeighError::Gone.to_string();
         let found = self.members.get(&member).ok_or_else(gone)?;
-        if !may_touch(user, found.user) {
+        let index = found.group;
+        let group = self.groups.get(usize::from(index)).and_then(Option::as_ref);
+        if !may_touch(user, group.ok_or_else(gone)?.user) {
             return Err(OTHER_USER.to_owned());
         }
-        let index = found.group;
         let weighed = self.change(index, now_ns, None, |group, side| {
             let weighed = group.weigh(member, weight, side);
             // When this returns, all packets in flight to the member are in its pool.

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::queue::{Idle, Queue};
-use crate::{Burst, Policy, Source, SourceCounts, SourceError};
+use crate::{Accounts, Burst, Policy, Source, SourceCounts, SourceError};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::raise_open_files;
 use fanpcap_poll::PoolKind;
 use fanpcap_poll::message::Steering;
 use fanpcap_testkit::Scratch;
 use std::ffi::OsStr;
+use std::fs;
 use std::thread;
 
 const NAME: &str = "poller";
@@ -54,6 +55,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with(Accounts::default())
+    }
+
+    fn with(accounts: Accounts) -> Self {
         let scratch = Scratch::new().unwrap();
         let directory = Directory::open(&scratch.file("")).unwrap();
         let listener = named::socket().unwrap();
@@ -65,7 +70,7 @@ impl Scene {
         };
         let device = Device::new(vec![queue], 7, 1, policy).unwrap();
         Self {
-            server: Server::new(listener, device),
+            server: Server::new(listener, device.with_accounts(accounts)),
             directory,
             _scratch: scratch,
         }
@@ -99,7 +104,11 @@ fn say(socket: &OwnedFd, message: &[u8]) {
 }
 
 fn hello() -> Vec<u8> {
-    let hello = Hello {
+    Request::Hello(greeting()).encode().unwrap()
+}
+
+fn greeting() -> Hello {
+    Hello {
         group: Some(5),
         steering: Steering::Any,
         name: None,
@@ -109,8 +118,7 @@ fn hello() -> Vec<u8> {
         memory: Some(4 << 20),
         wants_sent: true,
         wants_number: false,
-    };
-    Request::Hello(hello).encode().unwrap()
+    }
 }
 
 /// Whether the server has answered since the last call.
@@ -213,4 +221,28 @@ fn refused_connections_that_are_not_closed_take_a_part_of_the_files() {
     assert!(scene.server.refused_max > 0 && scene.server.has_room());
     scene.server.refused_max = 0;
     assert!(!scene.server.has_room());
+}
+
+/// They count as one user for the limits, but are different users.
+#[test]
+fn subordinate_users_of_one_owner_do_not_touch_each_others_members() {
+    let scratch = Scratch::new().unwrap();
+    let path = scratch.file("subuid");
+    fs::write(&path, "alice:100000:65536\n").unwrap();
+    let mut scene = Scene::with(Accounts::of_file(path));
+    let device = &mut scene.server.device;
+    let user = 100_001;
+    let peer = Peer {
+        pid: 9,
+        user,
+        group: user,
+    };
+    let entered = device.enter(&greeting(), (peer, Grant::default()), 1);
+    let member = entered.unwrap().member;
+    let mut is_others = |asking| {
+        let done = device.weigh(member, 3, asking, 2);
+        done.is_err_and(|why| why.contains("another user"))
+    };
+    let asked = [user, 0, 100_000, 1000].map(&mut is_others);
+    assert_eq!(asked, [false, false, true, true]);
 }
