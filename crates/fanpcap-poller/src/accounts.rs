@@ -1,9 +1,21 @@
 //! The users that count as one for the limits: a user may run processes as many others, its
 //! subordinate users (subuid(5)), and would otherwise get as much as all of them.
 
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
+
+/// The user for whom a user counts in the limits. It may be another user, so it says nothing about
+/// what a user may see or change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account(pub u32);
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Who counts for whom, by a file such as `/etc/subuid`.
 #[derive(Debug, Default)]
@@ -19,7 +31,7 @@ pub struct Accounts {
 struct Entry {
     first: u32,
     count: u32,
-    account: u32,
+    account: Account,
 }
 
 impl Accounts {
@@ -37,11 +49,11 @@ impl Accounts {
     }
 
     /// The user for whom a user counts: for subordinate users the first one of their owner.
-    pub fn account(&mut self, user: u32) -> u32 {
+    pub fn account(&mut self, user: u32) -> Account {
         self.read();
         let mut entries = self.entries.iter();
         let entry = entries.find(|it| user.checked_sub(it.first).is_some_and(|at| at < it.count));
-        entry.map_or(user, |it| it.account)
+        entry.map_or(Account(user), |it| it.account)
     }
 
     /// Reads the file again if it has changed. Without the file there are no subordinate users.
@@ -71,7 +83,7 @@ fn entries(text: &str) -> Vec<Entry> {
         // Root gives its subordinate users to containers of others.
         let is_roots = owner == "root" || owner == "0";
         let same = all.iter().find(|it| it.0 == owner && !is_roots);
-        let account = same.map_or(first, |(_, entry)| entry.account);
+        let account = same.map_or(Account(first), |(_, entry)| entry.account);
         all.push((
             owner,
             Entry {
@@ -110,12 +122,12 @@ mod tests {
             (500_005, 500_000),
             (u32::MAX, 4_294_967_290),
         ] {
-            assert_eq!(accounts.account(user), expected, "{user}");
+            assert_eq!(accounts.account(user), Account(expected), "{user}");
         }
         fs::write(&path, "carol:100:5000\n").unwrap();
-        assert_eq!(accounts.account(1000), 100, "the file has changed");
+        assert_eq!(accounts.account(1000), Account(100), "the file has changed");
         fs::remove_file(&path).unwrap();
-        assert_eq!(accounts.account(1000), 1000);
-        assert_eq!(Accounts::default().account(100_001), 100_001);
+        assert_eq!(accounts.account(1000), Account(1000));
+        assert_eq!(Accounts::default().account(100_001), Account(100_001));
     }
 }

@@ -10,7 +10,7 @@ mod look;
 mod watching;
 
 use crate::access::{Access, Grant};
-use crate::accounts::Accounts;
+use crate::accounts::{Account, Accounts};
 use crate::fan_out::GROUPS_MAX;
 use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
@@ -53,7 +53,7 @@ pub struct Device {
     groups: Vec<Option<Group>>,
     members: BTreeMap<u64, Member>,
     /// The threads of the users that have members.
-    threads: BTreeMap<u32, UserThread>,
+    threads: BTreeMap<Account, UserThread>,
     /// The number of the last member.
     last: u64,
     /// Pools that the poller has given up, and other processes may still have.
@@ -70,7 +70,7 @@ pub struct Device {
 #[derive(Debug)]
 struct LeftPool {
     holders: Holders,
-    user: u32,
+    account: Account,
     bytes: u64,
 }
 
@@ -150,7 +150,7 @@ impl Device {
     }
 
     /// The user for whom a user counts.
-    pub(crate) fn account(&mut self, user: u32) -> u32 {
+    pub(crate) fn account(&mut self, user: u32) -> Account {
         self.accounts.account(user)
     }
 
@@ -284,14 +284,19 @@ impl Device {
     }
 
     /// Checks that a user with these limits may take so many bytes more.
-    fn check_bytes(&mut self, user: u32, limits: &Limits, bytes: u64) -> Result<(), Refused> {
+    fn check_bytes(
+        &mut self,
+        account: Account,
+        limits: &Limits,
+        bytes: u64,
+    ) -> Result<(), Refused> {
         self.left.retain(|it| it.holders.exist());
-        let pools = self.members.values().map(|it| (it.user, it.len()));
-        let left = self.left.iter().map(|it| (it.user, it.bytes));
+        let pools = self.members.values().map(|it| (it.account, it.len()));
+        let left = self.left.iter().map(|it| (it.account, it.bytes));
         let groups = self.groups.iter().flatten();
         let groups = groups.map(|it| (it.account, it.bytes));
         let taken: Taken = pools.chain(left).chain(groups).collect();
-        let checked = limits.bytes.check(&taken, user, bytes);
+        let checked = limits.bytes.check(&taken, account, bytes);
         checked.map_err(|reached| refused("poller-memory", NO_MEMORY.of(reached)))
     }
 
@@ -299,21 +304,21 @@ impl Device {
     fn remove(&mut self, member: u64) {
         if let Some(it) = self.members.remove(&member) {
             self.note_removed(member, &it);
-            let (user, bytes) = (it.user, it.len());
+            let (account, bytes) = (it.account, it.len());
             let left = it.pool.holders().map(|holders| LeftPool {
                 holders,
-                user,
+                account,
                 bytes,
             });
             self.left.extend(left);
-            self.end_thread(user);
+            self.end_thread(account);
         }
     }
 
     /// Ends the thread of a user that has no member.
-    fn end_thread(&mut self, user: u32) {
-        if !self.members.values().any(|it| it.user == user) {
-            self.threads.remove(&user);
+    fn end_thread(&mut self, account: Account) {
+        if !self.members.values().any(|it| it.account == account) {
+            self.threads.remove(&account);
         }
     }
 

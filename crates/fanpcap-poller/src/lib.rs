@@ -32,7 +32,7 @@ pub mod queue;
 pub mod device;
 pub mod server;
 
-pub use accounts::Accounts;
+pub use accounts::{Account, Accounts};
 pub use burst::{BURST, Burst, Packet};
 pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};
 pub use group::{Dismissed, GroupCounts, NewGroup, ReadyGroup, Wants};

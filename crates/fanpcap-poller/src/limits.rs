@@ -1,5 +1,6 @@
 //! What the members of a device may take: one user's members, and all together.
 
+use crate::accounts::Account;
 use fanpcap_linux::process::memory;
 use fanpcap_poll::PoolKind;
 use std::collections::BTreeMap;
@@ -84,13 +85,13 @@ impl Limit {
     ///
     /// # Errors
     /// The limit that is reached.
-    pub(crate) fn check(self, taken: &Taken, user: u32, more: u64) -> Result<(), Reached> {
+    pub(crate) fn check(self, taken: &Taken, account: Account, more: u64) -> Result<(), Reached> {
         let all = taken
             .0
             .values()
             .fold(more, |sum, it| sum.saturating_add(*it));
         let left = self.all.checked_sub(all).ok_or(Reached::OfAll)?;
-        let own = taken.0.get(&user).copied().unwrap_or_default();
+        let own = taken.0.get(&account).copied().unwrap_or_default();
         match own.saturating_add(more) <= self.each.min(left) {
             true => Ok(()),
             false => Err(Reached::OfUser),
@@ -100,13 +101,13 @@ impl Limit {
 
 /// How much each user's members have taken.
 #[derive(Debug, Default)]
-pub(crate) struct Taken(BTreeMap<u32, u64>);
+pub(crate) struct Taken(BTreeMap<Account, u64>);
 
-impl FromIterator<(u32, u64)> for Taken {
-    fn from_iter<I: IntoIterator<Item = (u32, u64)>>(all: I) -> Self {
+impl FromIterator<(Account, u64)> for Taken {
+    fn from_iter<I: IntoIterator<Item = (Account, u64)>>(all: I) -> Self {
         let mut taken = Self::default();
-        for (user, amount) in all {
-            let sum = taken.0.entry(user).or_default();
+        for (account, amount) in all {
+            let sum = taken.0.entry(account).or_default();
             *sum = sum.saturating_add(amount);
         }
         taken
@@ -130,7 +131,8 @@ mod tests {
     const LIMIT: Limit = Limit { all: 64, each: 40 };
 
     /// How much a user gets that asks for one more again and again.
-    fn grab(all: &mut Vec<(u32, u64)>, user: u32) -> u64 {
+    fn grab(all: &mut Vec<(Account, u64)>, user: u32) -> u64 {
+        let user = Account(user);
         let mut got = 0;
         while LIMIT.check(&all.iter().copied().collect(), user, 1).is_ok() {
             all.push((user, 1));
@@ -145,13 +147,13 @@ mod tests {
         let got: Vec<u64> = (1..8).map(|user| grab(&mut all, user)).collect();
         assert_eq!(got, [32, 16, 8, 4, 2, 1, 0]);
         assert_eq!(grab(&mut all, 0), 0, "nor does root get more");
-        all.retain(|(user, _)| *user != 1);
+        all.retain(|(user, _)| *user != Account(1));
         assert_eq!(grab(&mut all, 7), 16, "half of what the first user had");
     }
 
     #[test]
     fn a_user_has_a_limit_besides_that_of_all() {
-        let check = |limit: Limit, user, more| limit.check(&Taken::default(), user, more);
+        let check = |limit: Limit, user, more| limit.check(&Taken::default(), Account(user), more);
         let wide = Limit { all: 99, each: 40 };
         assert_eq!(check(wide, 7, 40), Ok(()));
         assert_eq!(check(wide, 7, 41), Err(Reached::OfUser));

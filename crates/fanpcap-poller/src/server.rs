@@ -11,6 +11,7 @@ mod times;
 mod tests;
 
 use crate::access::Grant;
+use crate::accounts::Account;
 use crate::device::{Device, Entered, Notice, refused};
 use closer::Closer;
 use fanpcap_linux::process::child::open_files_max;
@@ -63,7 +64,7 @@ struct Connection {
     socket: PlainConnection,
     peer: Peer,
     /// The user for whom it counts.
-    account: u32,
+    account: Account,
     /// What it may take.
     grant: Grant,
     since_ns: u64,
@@ -81,7 +82,7 @@ struct Connection {
 impl From<(&u64, &Connection)> for Ready {
     fn from((number, connection): (&u64, &Connection)) -> Self {
         Self {
-            user: connection.account,
+            account: connection.account,
             served: connection.served,
             number: *number,
         }
@@ -174,7 +175,10 @@ impl Server {
         for it in silent {
             let begin_ns = clock::thread_cpu_ns();
             self.close(it.number);
-            if !self.times.add(it.user, clock::thread_cpu_ns() - begin_ns) {
+            if !self
+                .times
+                .add(it.account, clock::thread_cpu_ns() - begin_ns)
+            {
                 break;
             }
         }
@@ -199,7 +203,9 @@ impl Server {
             } else if self.take_message(it.number).is_none() {
                 self.close(it.number);
             }
-            goes_on = self.times.add(it.user, clock::thread_cpu_ns() - begin_ns);
+            goes_on = self
+                .times
+                .add(it.account, clock::thread_cpu_ns() - begin_ns);
         }
         left
     }
@@ -350,7 +356,7 @@ impl Drop for Server {
         let _ = unix::receive_nothing(self.listener.as_fd());
         while let Ok(Some(socket)) = named::accept(self.listener.as_fd()) {
             if let Ok(socket) = PlainConnection::new(socket) {
-                self.closer.close(0, socket);
+                self.closer.close(Account(0), socket);
             }
         }
     }

@@ -8,6 +8,7 @@
 //!   (fs/eventpoll.c, `eventpoll_release_file`, `ep_send_events`). A member can watch the pool's
 //!   array, and its end of the bell.
 
+use crate::accounts::Account;
 use fanpcap_linux::unix::message;
 use fanpcap_poll::PoolFile;
 use std::io;
@@ -56,9 +57,9 @@ impl UserThread {
     ///
     /// # Errors
     /// The error of pthread_create(3).
-    pub(crate) fn start(user: u32) -> io::Result<Self> {
+    pub(crate) fn start(account: Account) -> io::Result<Self> {
         let (sender, work) = mpsc::channel();
-        let thread = thread::Builder::new().name(format!("user {user}"));
+        let thread = thread::Builder::new().name(format!("user {account}"));
         thread.spawn(move || run(&work))?;
         Ok(Self(sender))
     }
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn the_thread_of_a_user_closes_what_was_shared_and_no_other_thread_waits() {
         let (begin, mute) = (Instant::now(), TcpListener::bind(free_address()).unwrap());
-        let threads = [1, 2, 3].map(|user| UserThread::start(user).unwrap());
+        let threads = [1, 2, 3].map(|user| UserThread::start(Account(user)).unwrap());
         let shared = threads[0].shared(pool(), lingering(&mute));
         let clones = [(); 3].map(|()| shared.clone());
         shared.ring();

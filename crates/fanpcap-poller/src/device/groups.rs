@@ -3,6 +3,7 @@
 use super::Device;
 use super::refusals::{MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, failed, refused};
 use super::steering::{self, Compiled};
+use crate::accounts::Account;
 use crate::flows;
 use crate::group::{GroupCounts, NewGroup, ReadyGroup};
 use crate::limits::{Limits, Reached, Taken};
@@ -32,7 +33,7 @@ pub(super) struct Group {
     /// each user has numbers of its own.
     pub(super) user: u32,
     /// The user for whom the group counts.
-    pub(super) account: u32,
+    pub(super) account: Account,
     digest: u64,
     /// The mode or the steering program, for watchers.
     pub(super) title: String,
@@ -127,7 +128,7 @@ impl Device {
             steering: Evaluator::of_group(&tree),
             table,
             options,
-            user: account,
+            user: account.0,
         };
         if let Err(refused) = self.install(index, &group) {
             self.end(index);

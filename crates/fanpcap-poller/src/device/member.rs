@@ -1,5 +1,6 @@
 //! The members of a device, and what a change of a group does with them.
 
+use crate::accounts::Account;
 use crate::fan_out::MemberSlot;
 use crate::group::Wants;
 use crate::queue::Queue;
@@ -20,7 +21,7 @@ pub(super) struct Member {
     /// The group's number in the queues.
     pub(super) group: u8,
     /// The user for whom the member counts.
-    pub(super) user: u32,
+    pub(super) account: Account,
     /// The slot whose packets come into the pool.
     pub(super) slot: Option<u8>,
     pub(super) pid: u32,
@@ -145,7 +146,7 @@ impl Newcomer {
     /// `EMFILE` and other errors of [`PoolFile::create`] and of socketpair(2).
     pub(super) fn new(
         (kind, size): (PoolKind, PoolSize),
-        (group, user): (u8, u32),
+        (group, account): (u8, Account),
         hello: &Hello,
         thread: &UserThread,
         now_ns: u64,
@@ -163,7 +164,7 @@ impl Newcomer {
         Ok(Self {
             member: Member {
                 group,
-                user,
+                account,
                 slot: None,
                 pid: 0,
                 wants_sent: hello.wants_sent,

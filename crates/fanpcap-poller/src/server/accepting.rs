@@ -2,6 +2,7 @@
 
 use super::{Connection, Server, refuse};
 use crate::access::STRANGER;
+use crate::accounts::Account;
 use crate::device::{MANY_CONNECTIONS, refused};
 use crate::limits::Taken;
 use fanpcap_linux::unix::plain::PlainConnection;
@@ -49,7 +50,7 @@ impl Server {
 
     /// Takes a connection that was accepted, or refuses it if its user has too many. Returns the
     /// user for whom it counts.
-    fn let_in(&mut self, socket: OwnedFd) -> io::Result<u32> {
+    fn let_in(&mut self, socket: OwnedFd) -> io::Result<Account> {
         let peer = unix::peer(socket.as_fd())?;
         let account = self.device.account(peer.user);
         // If they can't be read, no rule for a group counts.

@@ -4,6 +4,7 @@
 //! long as the member wants, so a thread of its own closes all connections of this kind, one after
 //! another.
 
+use crate::accounts::Account;
 use fanpcap_linux::unix::plain::{PlainConnection, Unclosed};
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,7 @@ use std::thread;
 #[derive(Debug, Default)]
 pub(super) struct Closer {
     /// To the threads of users that take messages out of queues.
-    emptying: BTreeMap<u32, Sender<Closing>>,
+    emptying: BTreeMap<Account, Sender<Closing>>,
     /// To the thread that closes connections with descriptors.
     waiting: Option<Sender<Closing>>,
     open: Vec<Open>,
@@ -26,7 +27,7 @@ pub(super) struct Closer {
 /// A connection that is not closed yet.
 #[derive(Debug)]
 struct Open {
-    user: u32,
+    account: Account,
     /// Whether it counts for its user: it did when it was accepted.
     counts: bool,
     /// The thread that closes the connection has the other clone.
@@ -45,29 +46,33 @@ const ROUNDS_MAX: usize = 10_000;
 
 impl Closer {
     /// Closes a connection that counts for its user. Does not wait.
-    pub(super) fn close(&mut self, user: u32, connection: PlainConnection) {
-        self.end(user, connection, true);
+    pub(super) fn close(&mut self, account: Account, connection: PlainConnection) {
+        self.end(account, connection, true);
     }
 
     /// Closes a connection that is refused, because its user has too many. Does not wait. It counts
     /// for nobody: otherwise a user could take the room of all others by connections that are
     /// refused.
-    pub(super) fn close_refused(&mut self, user: u32, connection: PlainConnection) {
-        self.end(user, connection, false);
+    pub(super) fn close_refused(&mut self, account: Account, connection: PlainConnection) {
+        self.end(account, connection, false);
     }
 
-    fn end(&mut self, user: u32, connection: PlainConnection, counts: bool) {
+    fn end(&mut self, account: Account, connection: PlainConnection, counts: bool) {
         let (connection, thread) = match connection.close() {
             Ok(()) => return,
             Err(Unclosed::Descriptors(it)) => (it, self.waiting()),
-            Err(Unclosed::Messages(it)) => (it, self.emptying(user)),
+            Err(Unclosed::Messages(it)) => (it, self.emptying(account)),
         };
         let open = Arc::new(());
         let closing = Closing {
             connection,
             open: Arc::clone(&open),
         };
-        self.open.push(Open { user, counts, open });
+        self.open.push(Open {
+            account,
+            counts,
+            open,
+        });
         match thread {
             Ok(thread) => pass(&thread, closing),
             Err(_) => mem::forget(closing),
@@ -82,23 +87,23 @@ impl Closer {
         Ok(self.waiting.insert(thread).clone())
     }
 
-    fn emptying(&mut self, user: u32) -> io::Result<Sender<Closing>> {
-        if let Some(thread) = self.emptying.get(&user) {
+    fn emptying(&mut self, account: Account) -> io::Result<Sender<Closing>> {
+        if let Some(thread) = self.emptying.get(&account) {
             return Ok(thread.clone());
         }
         let waiting = self.waiting()?;
-        let thread = start(&format!("empty {user}"), move |all| {
+        let thread = start(&format!("empty {account}"), move |all| {
             all.into_iter().for_each(|it| empty(it, &waiting));
         })?;
-        self.emptying.insert(user, thread.clone());
+        self.emptying.insert(account, thread.clone());
         Ok(thread)
     }
 
     /// The user of each connection that is not closed yet and counts for this user, and 1.
-    pub(super) fn open(&mut self) -> impl Iterator<Item = (u32, u64)> {
+    pub(super) fn open(&mut self) -> impl Iterator<Item = (Account, u64)> {
         self.forget_closed();
         let counting = self.open.iter().filter(|it| it.counts);
-        counting.map(|it| (it.user, 1))
+        counting.map(|it| (it.account, 1))
     }
 
     /// The number of refused connections that are not closed yet.
@@ -112,9 +117,9 @@ impl Closer {
         self.open.retain(|it| Arc::strong_count(&it.open) > 1);
         if self.open.len() < before {
             let open = &self.open;
-            let has_open = |user: &u32| open.iter().any(|it| it.user == *user);
+            let has_open = |account: &Account| open.iter().any(|it| it.account == *account);
             // The threads of the others end.
-            self.emptying.retain(|user, _| has_open(user));
+            self.emptying.retain(|account, _| has_open(account));
         }
     }
 }
@@ -165,6 +170,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
+    const ONE: Account = Account(1);
+
     /// A connection with so many messages in its queue.
     fn with_messages(count: usize) -> PlainConnection {
         let [from, to] = pair().unwrap();
@@ -185,7 +192,7 @@ mod tests {
         PlainConnection::new(to).unwrap()
     }
 
-    fn open(closer: &mut Closer) -> Vec<(u32, u64)> {
+    fn open(closer: &mut Closer) -> Vec<(Account, u64)> {
         closer.open().collect()
     }
 
@@ -193,18 +200,18 @@ mod tests {
     fn connections_with_messages_do_not_wait_for_those_with_descriptors() {
         let mute = TcpListener::bind(free_address()).unwrap();
         let mut closer = Closer::default();
-        closer.close(1, with_messages(0));
+        closer.close(ONE, with_messages(0));
         assert!(closer.open.is_empty(), "it is closed at once");
-        closer.close(1, with_socket(&mute, 0));
-        closer.close(1, with_socket(&mute, 20));
-        for user in [1, 2] {
+        closer.close(ONE, with_socket(&mute, 0));
+        closer.close(ONE, with_socket(&mute, 20));
+        for user in [ONE, Account(2)] {
             closer.close(user, with_messages(20));
             closer.close_refused(user, with_messages(20));
         }
-        await_so("empty queues", || open(&mut closer) == [(1, 1), (1, 1)]);
+        await_so("empty queues", || open(&mut closer) == [(ONE, 1), (ONE, 1)]);
         await_so("empty queues", || closer.refused() == 0);
-        assert!(closer.emptying.keys().eq(&[1]), "the other thread ends");
-        closer.close_refused(1, with_socket(&mute, 0));
+        assert!(closer.emptying.keys().eq(&[ONE]), "the other thread ends");
+        closer.close_refused(ONE, with_socket(&mute, 0));
         assert_eq!((closer.refused(), open(&mut closer).len()), (1, 2));
     }
 }

@@ -1,6 +1,7 @@
 //! What each user may do once in a turn, or once in a few milliseconds, on connections that are not
 //! of members.
 
+use crate::accounts::Account;
 use fanpcap_poll::message::Question;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,11 +41,11 @@ pub(super) struct Once {
     /// The users of whom a newcomer has said *hello* in this turn. Their next newcomers wait for
     /// the next turn, so that a user with many newcomers delays another user's newcomer by one of
     /// its own at most: to make a pool takes milliseconds.
-    greeted: BTreeSet<u32>,
+    greeted: BTreeSet<Account>,
     /// The users that have asked a question in this turn. Questions do not delay newcomers.
-    asked: BTreeSet<u32>,
+    asked: BTreeSet<Account>,
     /// When each user may ask a question again for which the queues' threads do something.
-    changes_ns: BTreeMap<u32, u64>,
+    changes_ns: BTreeMap<Account, u64>,
 }
 
 impl Once {
@@ -59,22 +60,27 @@ impl Once {
     ///
     /// # Errors
     /// It must wait: at least until this time, and for the next turn.
-    pub(super) fn take(&mut self, user: u32, speech: Speech, now_ns: u64) -> Result<(), u64> {
+    pub(super) fn take(
+        &mut self,
+        account: Account,
+        speech: Speech,
+        now_ns: u64,
+    ) -> Result<(), u64> {
         let done = match speech {
             Speech::Hello => &mut self.greeted,
             Speech::Look | Speech::Change => &mut self.asked,
         };
-        if done.contains(&user) {
+        if done.contains(&account) {
             return Err(now_ns);
         }
         if speech == Speech::Change {
-            let until_ns = self.changes_ns.entry(user).or_default();
+            let until_ns = self.changes_ns.entry(account).or_default();
             if *until_ns > now_ns {
                 return Err(*until_ns);
             }
             *until_ns = now_ns + BETWEEN_NS;
         }
-        done.insert(user);
+        done.insert(account);
         Ok(())
     }
 }
@@ -84,6 +90,7 @@ mod tests {
     use super::*;
     use fanpcap_poll::message::{Hello, Request, Steering};
 
+    const ONE: Account = Account(1);
     const NOW_NS: u64 = 7_000_000_000;
 
     #[test]
@@ -125,7 +132,7 @@ mod tests {
         let mut once = Once::default();
         for turn in 0..3 {
             once.begin(NOW_NS + turn);
-            for user in [1, 2] {
+            for user in [ONE, Account(2)] {
                 for speech in [Speech::Look, Speech::Hello] {
                     assert_eq!(once.take(user, speech, NOW_NS + turn), Ok(()));
                     assert!(once.take(user, speech, NOW_NS + turn).is_err());
@@ -138,15 +145,15 @@ mod tests {
     #[test]
     fn questions_for_which_the_queues_do_something_come_once_in_five_milliseconds() {
         let (mut once, due_ns) = (Once::default(), NOW_NS + BETWEEN_NS);
-        assert_eq!(once.take(1, Speech::Change, NOW_NS), Ok(()));
+        assert_eq!(once.take(ONE, Speech::Change, NOW_NS), Ok(()));
         for now_ns in [NOW_NS + 1, due_ns - 1] {
             once.begin(now_ns);
-            assert_eq!(once.take(1, Speech::Change, now_ns), Err(due_ns));
-            assert_eq!(once.take(1, Speech::Look, now_ns), Ok(()));
+            assert_eq!(once.take(ONE, Speech::Change, now_ns), Err(due_ns));
+            assert_eq!(once.take(ONE, Speech::Look, now_ns), Ok(()));
         }
         once.begin(due_ns - 1);
-        assert_eq!(once.take(2, Speech::Change, due_ns - 1), Ok(()));
+        assert_eq!(once.take(Account(2), Speech::Change, due_ns - 1), Ok(()));
         once.begin(due_ns);
-        assert_eq!(once.take(1, Speech::Change, due_ns), Ok(()));
+        assert_eq!(once.take(ONE, Speech::Change, due_ns), Ok(()));
     }
 }

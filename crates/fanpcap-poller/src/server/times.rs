@@ -3,12 +3,13 @@
 //! message, refuses the connection, or closes it. So users that have taken less time come first, and
 //! each part of a turn is short: messages, new connections, and connections to be closed.
 
+use crate::accounts::Account;
 use std::collections::BTreeMap;
 
 /// The users' times lately, and that of the present part of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    taken_ns: BTreeMap<u32, u64>,
+    taken_ns: BTreeMap<Account, u64>,
     part_ns: u64,
     halved_ns: u64,
 }
@@ -17,7 +18,7 @@ pub(super) struct Times {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     /// The user for whom it counts.
-    pub(super) user: u32,
+    pub(super) account: Account,
     /// Connections that the server has not served for longer have smaller numbers.
     pub(super) served: u64,
     /// The connection's number.
@@ -50,13 +51,13 @@ impl Times {
     /// Puts connections into the order in which they come: no connection comes before another one
     /// of its user that waits for longer.
     pub(super) fn sort(&self, connections: &mut [Ready]) {
-        let taken_ns = |user| self.taken_ns.get(&user).copied().unwrap_or_default();
-        connections.sort_by_key(|it| (taken_ns(it.user), it.served));
+        let taken_ns = |account| self.taken_ns.get(&account).copied().unwrap_or_default();
+        connections.sort_by_key(|it| (taken_ns(it.account), it.served));
     }
 
     /// A user's connections have taken time. Returns whether this part of the turn may go on.
-    pub(super) fn add(&mut self, user: u32, ns: u64) -> bool {
-        *self.taken_ns.entry(user).or_default() += ns;
+    pub(super) fn add(&mut self, account: Account, ns: u64) -> bool {
+        *self.taken_ns.entry(account).or_default() += ns;
         self.part_ns += ns;
         self.part_ns < PART_NS
     }
@@ -72,7 +73,7 @@ mod tests {
         let order = |times: &Times| {
             let all = [(1, 4, 10), (2, 2, 20), (1, 3, 11), (3, 1, 30)];
             let mut all = all.map(|(user, served, number)| Ready {
-                user,
+                account: Account(user),
                 served,
                 number,
             });
@@ -80,10 +81,10 @@ mod tests {
             all.map(|it| it.number)
         };
         assert_eq!(order(&times), [30, 20, 11, 10]);
-        times.add(1, 500);
-        times.add(3, 300);
+        times.add(Account(1), 500);
+        times.add(Account(3), 300);
         assert_eq!(order(&times), [20, 30, 11, 10]);
-        times.add(2, 800);
+        times.add(Account(2), 800);
         assert_eq!(order(&times), [30, 11, 10, 20]);
         for second in 1..12 {
             times.begin(second * HALF_LIFE_NS);
@@ -99,8 +100,8 @@ mod tests {
                 0 => times.begin(turn),
                 _ => times.begin_part(),
             }
-            assert!(times.add(1, PART_NS / 2));
-            assert!(!times.add(2, PART_NS / 2));
+            assert!(times.add(Account(1), PART_NS / 2));
+            assert!(!times.add(Account(2), PART_NS / 2));
         }
     }
 }
