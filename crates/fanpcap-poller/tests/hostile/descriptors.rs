@@ -164,9 +164,10 @@ fn refused_connections_with_descriptors_take_no_room() {
         let other = turns.connect();
         mute.send(&other, &reads()).unwrap();
         turns.turn();
-        let Ok(Some(_)) = message::receive(other.as_fd(), &mut [0; 4096], 0) else {
-            panic!("the server accepts nobody");
-        };
+        // If the closer already waits, the reset of the connection comes before the answer, once.
+        let mut answers = (0..2).map(|_| message::receive(other.as_fd(), &mut [0; 4096], 0));
+        let is_answered = answers.any(|it| matches!(it, Ok(Some(_))));
+        assert!(is_answered, "the server accepts nobody");
     }
     drop(turns);
     ensure_none_is_closed(begin);
