@@ -18,4 +18,8 @@ pub struct Ledger {
     pub dropped: u64,
     /// Packets that a member's filter rejected.
     pub unwanted: u64,
+    /// Packets that the host sends, for members of a poller that do not want them.
+    pub host_sent: u64,
+    /// Packets for which the group's poller had no time.
+    pub no_time: u64,
 }

@@ -100,9 +100,16 @@ impl FanOut {
         }
     }
 
-    /// Shows the members what the queue's source has dropped since they came. No member got these
-    /// packets, so the number is the same for all that came at the same time. `missed` is the count
-    /// of the source.
+    /// Gives a stopped group packets again.
+    pub fn start(&mut self, number: u8) {
+        if let Some(group) = self.group_mut(number) {
+            group.is_stopped = false;
+        }
+    }
+
+    /// Shows the members what the queue's source has dropped since they came, and for which packets
+    /// of their group the thread had no time. No member got these packets, so the number is the same
+    /// for all members of a group that came at the same time. `missed` is the count of the source.
     pub fn note_missed(&mut self, missed: u64) {
         for group in self.groups.iter_mut().flatten() {
             group.note_missed(missed);
@@ -192,9 +199,13 @@ impl FanOut {
         let begin_ns = cpu_ns();
         let mut before_ns = begin_ns;
         for (number, group) in (0..).zip(&mut self.groups) {
-            let Some(group) = group.as_mut().filter(|it| !it.is_stopped) else {
+            let Some(group) = group else {
                 continue;
             };
+            if group.is_stopped {
+                group.pass_by(packets.len());
+                continue;
+            }
             if is_filling && self.shares.takes_most(group.user) {
                 group.skip(packets.len());
                 continue;

@@ -68,6 +68,8 @@ pub struct GroupCounts {
     pub nowhere: u64,
     /// Deliveries for which there was no member.
     pub no_member: u64,
+    /// Packets that came while the group was stopped.
+    pub stopped: u64,
     /// Records in the pools of members, those included that are gone.
     pub produced: u64,
     /// Deliveries for which a member's pool had no room.
@@ -122,7 +124,7 @@ pub(crate) struct Group {
 struct Member {
     writer: LaneWriter,
     wants: Wants,
-    /// What the queue's source had dropped when the member came.
+    /// What the queue's source had dropped when the member came, and what the group had left out.
     missed_before: Option<u64>,
 }
 
@@ -169,9 +171,11 @@ impl Group {
         Some(Dismissed(member.writer))
     }
 
-    /// Shows all members what the queue's source has dropped since they came. `missed` is the
-    /// source's count. The first call after a member came is the beginning for this member.
+    /// Shows all members what the queue's source has dropped since they came, and for which packets
+    /// of the group the thread had no time. `missed` is the source's count. The first call after a
+    /// member came is the beginning for this member.
     pub(crate) fn note_missed(&mut self, missed: u64) {
+        let missed = missed.saturating_add(self.counts.no_time);
         for member in self.members.iter_mut().flatten() {
             let before = *member.missed_before.get_or_insert(missed);
             member.writer.note_missed(missed.saturating_sub(before));
@@ -200,6 +204,12 @@ impl Group {
     pub(crate) fn skip(&mut self, packets: usize) {
         self.counts.offered += packets as u64;
         self.counts.no_time += packets as u64;
+    }
+
+    /// Counts packets that come while the group is stopped.
+    pub(crate) fn pass_by(&mut self, packets: usize) {
+        self.counts.offered += packets as u64;
+        self.counts.stopped += packets as u64;
     }
 
     /// Writes a packet into the pools of the members that get it.
@@ -356,6 +366,7 @@ impl GroupCounts {
         self.no_time += other.no_time;
         self.nowhere += other.nowhere;
         self.no_member += other.no_member;
+        self.stopped += other.stopped;
         self.produced += other.produced;
         self.dropped += other.dropped;
         self.unwanted += other.unwanted;

@@ -55,6 +55,7 @@ fn scene(program: &str, slots: &[u8]) -> (FanOut, Vec<Pool>) {
 fn is_account_even(counts: GroupCounts) -> bool {
     let ends = [
         counts.no_time,
+        counts.stopped,
         counts.nowhere,
         counts.no_member,
         counts.produced,

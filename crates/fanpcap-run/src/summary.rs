@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fanpcap_merge::Merged;
+use fanpcap_snapshot::NO_TIME;
 use fanpcap_terminal::table;
 use serde::Serialize;
 
@@ -182,6 +183,7 @@ impl Summary {
                     "lost before the poller, because it was late",
                 ),
                 (poller.no_member, "for which the group had no member"),
+                (poller.no_time, NO_TIME),
             ];
             for (packets, what) in lost.into_iter().filter(|(packets, _)| *packets > 0) {
                 let _ = writeln!(text, "{packets} packets {what}");

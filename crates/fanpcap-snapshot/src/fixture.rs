@@ -51,6 +51,7 @@ pub fn after_on_xdp() -> Snapshot {
         produced: 2_900_000,
         dropped: 1000,
         unwanted: 90_000,
+        ..Ledger::default()
     };
     let table = View {
         ledger: Some(ledger),

@@ -1,4 +1,5 @@
-//! The fates of the packets that reached a group on XDP, with the field names of the JSON.
+//! The fates of the packets that reached a group on XDP or at a poller, with the field names of
+//! the JSON.
 
 use fanpcap_group::view::Ledger;
 use serde::Serialize;
@@ -7,6 +8,12 @@ use crate::snapshot::{rounded, seconds};
 
 /// The fate of packets that the steering program drops, in words.
 pub const STEERED_NOWHERE: &str = "dropped by the steering program";
+
+/// The fate of packets that a member of a poller does not want, in words.
+const HOST_SENT: &str = "sent by the host and not wanted";
+
+/// The fate of packets that a poller leaves out because its groups take too long, in words.
+pub const NO_TIME: &str = "for which the poller had no time";
 
 /// A group's ledger, as a member last published it.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -25,6 +32,10 @@ pub struct Offered {
     pub steered_nowhere_packets_total: u64,
     /// Packets for which the group had no member.
     pub no_member_packets_total: u64,
+    /// Packets that the host sends, for members of a poller that do not want them.
+    pub host_sent_packets_total: u64,
+    /// Packets for which the group's poller had no time.
+    pub no_time_packets_total: u64,
 }
 
 impl Offered {
@@ -38,17 +49,44 @@ impl Offered {
             ring_full_packets_total: ledger.dropped,
             steered_nowhere_packets_total: ledger.nowhere,
             no_member_packets_total: ledger.no_member,
+            host_sent_packets_total: ledger.host_sent,
+            no_time_packets_total: ledger.no_time,
         }
     }
 
     /// The numbers of packets by fate, with each fate in words.
-    pub fn fates(&self) -> [(u64, &'static str); 5] {
+    pub fn fates(&self) -> [(u64, &'static str); 7] {
         [
             (self.in_rings_packets_total, "in rings"),
             (self.filtered_packets_total, "rejected by members' filters"),
             (self.ring_full_packets_total, "for full rings"),
             (self.steered_nowhere_packets_total, STEERED_NOWHERE),
             (self.no_member_packets_total, "without a member"),
+            (self.host_sent_packets_total, HOST_SENT),
+            (self.no_time_packets_total, NO_TIME),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fates_are_all_fields() {
+        let ledger = Ledger {
+            at_ns: 1,
+            offered: 127,
+            nowhere: 1,
+            no_member: 2,
+            produced: 4,
+            dropped: 8,
+            unwanted: 16,
+            host_sent: 32,
+            no_time: 64,
+        };
+        let offered = Offered::of(&ledger, 1);
+        let sum: u64 = offered.fates().iter().map(|(packets, _)| packets).sum();
+        assert_eq!(sum, offered.offered_packets_total);
     }
 }

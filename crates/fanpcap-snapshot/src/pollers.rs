@@ -294,10 +294,14 @@ fn ledger(seen: &SeenLedger) -> Ledger {
         at_ns: seen.at_ns,
         offered: seen.offered,
         nowhere: seen.nowhere,
-        no_member: seen.no_member,
+        // The members of a stopped group count as none.
+        no_member: seen.no_member.saturating_add(seen.stopped),
         produced: seen.produced,
         dropped: seen.dropped,
-        unwanted: seen.unwanted,
+        // The library of a member evaluates its filter.
+        unwanted: 0,
+        host_sent: seen.unwanted,
+        no_time: seen.no_time,
     }
 }
 

@@ -203,6 +203,7 @@ impl Ledger {
             produced,
             dropped,
             unwanted,
+            ..fanpcap_engine::Ledger::default()
         }
     }
 }

@@ -74,7 +74,7 @@ impl Totals {
         }
         text += &format!(" = in rings {} + dropped {}", of.produced, of.dropped);
         for (what, count) in [
-            ("no member", of.no_member),
+            ("no member", of.no_member + of.stopped),
             ("no time", of.no_time),
             ("dropped by the steering program", of.nowhere),
             ("sent by the host and not wanted", of.unwanted),

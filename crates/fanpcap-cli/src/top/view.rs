@@ -95,7 +95,7 @@ pub(crate) struct Group {
     pub(crate) last_moved_buckets: Option<u64>,
     /// Seconds since the last change of a steered group that moved buckets.
     pub(crate) last_moved_seconds_ago: Option<f64>,
-    /// The fates of the packets that reached a group on XDP.
+    /// The fates of the packets that reached a group on XDP, or of a poller.
     pub(crate) ledger: Option<Offered>,
     /// Packets that the group's steering program dropped.
     pub(crate) steered_nowhere_packets_total: Option<u64>,

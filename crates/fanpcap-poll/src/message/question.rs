@@ -85,7 +85,8 @@ pub struct SeenGroup {
     pub slots: Vec<SeenSlot>,
 }
 
-/// The packets that came to a group.
+/// The packets that came to a group. If no packet goes to several members, `offered` is the sum of
+/// all other fields except `at_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenLedger {
     /// When they were counted.
@@ -102,6 +103,11 @@ pub struct SeenLedger {
     pub dropped: u64,
     /// Packets that the host sends, for members that do not want them.
     pub unwanted: u64,
+    /// Packets for which the poller had no time, because the groups of the group's user take the
+    /// most time.
+    pub no_time: u64,
+    /// Packets that came while the group was stopped.
+    pub stopped: u64,
 }
 
 /// The last round of a balanced group.
@@ -338,7 +344,7 @@ mod tests {
             ifindex: 4,
             pid_namespace: 6,
             title: "x".repeat(NAME_MAX),
-            ledger: SeenLedger::of([1, 2, 3, 4, 5, 6, 7]),
+            ledger: SeenLedger::of([1, 2, 3, 4, 5, 6, 7, 8, 9]),
             source: [17, 18],
             gone: [7, 6, 5, 4, 3, 2, 1],
             takeovers: 11,
@@ -363,7 +369,7 @@ mod tests {
             inherited: 7,
         };
         let watched = Watched {
-            ledger: SeenLedger::of([7, 6, 5, 4, 3, 2, 1]),
+            ledger: SeenLedger::of([9, 8, 7, 6, 5, 4, 3, 2, 1]),
             absent: 8,
             source: [9, 10],
             ended: vec![ended; ENDED_MAX],

@@ -192,6 +192,8 @@ pub(super) fn ledger(counts: &GroupCounts, at_ns: u64) -> SeenLedger {
         produced: counts.produced,
         dropped: counts.dropped,
         unwanted: counts.unwanted,
+        no_time: counts.no_time,
+        stopped: counts.stopped,
     }
 }
 

@@ -62,6 +62,8 @@ impl Device {
         sum.produced -= before.produced;
         sum.dropped -= before.dropped;
         sum.unwanted -= before.unwanted;
+        sum.no_time -= before.no_time;
+        sum.stopped -= before.stopped;
         let absent = watch.since.map_or(0, |since| spread.saturating_sub(since));
         let given = watch.ended.len().min(ENDED_MAX);
         Some(Watched {

@@ -37,11 +37,14 @@ pub(crate) struct AtPoller {
     pub(crate) received: u64,
     /// Packets that were lost before the poller, because it was late.
     pub(crate) dropped: u64,
-    /// Packets that came to the group. They are those received by its members, those that the
-    /// steering program dropped, and the next two numbers, if no packet goes to several members.
+    /// Packets that came to the group until it was stopped. They are those received by its members,
+    /// those that the steering program dropped, and the next three numbers, if no packet goes to
+    /// several members.
     pub(crate) offered: u64,
     /// Packets of the group for which it had no member.
     pub(crate) no_member: u64,
+    /// Packets of the group for which the poller had no time.
+    pub(crate) no_time: u64,
     /// Packets that the host sends, and that the copies do not want.
     pub(crate) unwanted: u64,
 }
@@ -271,6 +274,20 @@ impl PolledLedger {
     }
 }
 
+fn at_poller(watched: &Watched) -> AtPoller {
+    let [received, dropped] = watched.source;
+    let ledger = &watched.ledger;
+    AtPoller {
+        received,
+        dropped,
+        // Nobody wants what comes after the copies were stopped.
+        offered: ledger.offered.saturating_sub(ledger.stopped),
+        no_member: ledger.no_member,
+        no_time: ledger.no_time,
+        unwanted: ledger.unwanted,
+    }
+}
+
 fn is_living(slot: &SeenSlot) -> bool {
     matches!(State::of(slot.state), State::Live | State::Newcomer)
 }
@@ -441,13 +458,6 @@ impl Book for PolledLedger {
     }
 
     fn at_poller(&self) -> Option<AtPoller> {
-        let [received, dropped] = self.watched.source;
-        Some(AtPoller {
-            received,
-            dropped,
-            offered: self.watched.ledger.offered,
-            no_member: self.watched.ledger.no_member,
-            unwanted: self.watched.ledger.unwanted,
-        })
+        Some(at_poller(&self.watched))
     }
 }

@@ -119,7 +119,7 @@ fn tables(snapshot: &Snapshot) -> [Family; 7] {
     ]
 }
 
-/// The fates of the packets that reached groups on XDP.
+/// The fates of the packets that reached groups on XDP, or of pollers.
 fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
     let samples = |figures: &[Figure<Ledger>]| {
         of_tables(snapshot, |view| {
@@ -135,18 +135,20 @@ fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
     [
         counter(
             "fanpcap_group_offered_packets_total",
-            "Packets that came to a group on XDP.",
+            "Packets that came to a group on XDP, or of a poller.",
             samples(&[(None, |ledger| ledger.offered)]),
         ),
         counter(
             "fanpcap_group_offered_packets_by_fate_total",
-            "Packets that came to a group on XDP, by their fate.",
+            "Packets that came to a group on XDP, or of a poller, by their fate.",
             samples(&[
                 (Some("in_rings"), |ledger| ledger.produced),
                 (Some("filtered"), |ledger| ledger.unwanted),
                 (Some("ring_full"), |ledger| ledger.dropped),
                 (Some("steered_nowhere"), |ledger| ledger.nowhere),
                 (Some("no_member"), |ledger| ledger.no_member),
+                (Some("host_sent"), |ledger| ledger.host_sent),
+                (Some("no_time"), |ledger| ledger.no_time),
             ]),
         ),
         gauge(

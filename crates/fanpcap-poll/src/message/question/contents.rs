@@ -7,7 +7,7 @@ use super::{
 };
 
 impl SeenLedger {
-    pub(super) fn words(&self) -> [u64; 7] {
+    pub(super) fn words(&self) -> [u64; 9] {
         let Self {
             at_ns,
             offered,
@@ -16,13 +16,15 @@ impl SeenLedger {
             produced,
             dropped,
             unwanted,
+            no_time,
+            stopped,
         } = *self;
         [
-            at_ns, offered, nowhere, no_member, produced, dropped, unwanted,
+            at_ns, offered, nowhere, no_member, produced, dropped, unwanted, no_time, stopped,
         ]
     }
 
-    pub(super) fn of(words: [u64; 7]) -> Self {
+    pub(super) fn of(words: [u64; 9]) -> Self {
         let [
             at_ns,
             offered,
@@ -31,6 +33,8 @@ impl SeenLedger {
             produced,
             dropped,
             unwanted,
+            no_time,
+            stopped,
         ] = words;
         Self {
             at_ns,
@@ -40,6 +44,8 @@ impl SeenLedger {
             produced,
             dropped,
             unwanted,
+            no_time,
+            stopped,
         }
     }
 }

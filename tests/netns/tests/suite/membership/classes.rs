@@ -96,6 +96,7 @@ fn await_ledger(offered: u64) -> Result<u64> {
             return Ok(None);
         };
         let sum = ledger.produced + ledger.dropped + ledger.unwanted + ledger.nowhere;
+        ensure!([ledger.host_sent, ledger.no_time] == [0; 2], "{ledger:?}");
         ensure!(ledger.offered == sum + ledger.no_member, "{ledger:?}");
         ensure!(ledger.dropped == 0, "{ledger:?}");
         Ok(Some(ledger.no_member))
