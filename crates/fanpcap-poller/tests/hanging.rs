@@ -48,6 +48,29 @@ fn a_member_that_hangs_has_no_share_and_takes_over_nothing_until_it_reads() {
     assert!(all.into_iter().eq(0..scene.sent), "each packet once");
 }
 
+/// The counts of a group are shown again for a while, and the test's clock stands still.
+#[test]
+fn a_newcomer_does_not_show_the_counts_of_its_slots_former_member() {
+    let mut scene = Scene::new();
+    let first = scene.member();
+    scene.send(100);
+    let second = scene.member();
+    let produced = |scene: &mut Scene, member: &Member| {
+        let group = scene.device.see(0, 0, scene.now_ns).unwrap();
+        let mut slots = group.slots.iter();
+        let slot = slots.find(|it| it.member == member.number).unwrap();
+        slot.counts.produced
+    };
+    assert_eq!(produced(&mut scene, &first), 100);
+    scene.device.hang_up(first.number, scene.now_ns);
+    scene
+        .device
+        .read_out(second.number, first.number, scene.now_ns);
+    let third = scene.member();
+    assert_eq!(third.slot, first.slot);
+    assert_eq!(produced(&mut scene, &third), 0);
+}
+
 /// A member that hangs with an empty pool is not seen to hang.
 #[test]
 fn members_that_took_packets_lately_take_over_first() {

@@ -12,7 +12,7 @@ use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::message;
 use fanpcap_poll::message::{
-    Answer, Hello, MemberCounts, Program, Question, Reply, SeenGroup, Steering, Watched,
+    Answer, Hello, MemberCounts, Program, Question, Reply, SeenGroup, SeenLedger, Steering, Watched,
 };
 use fanpcap_poll::{Asking, PoolFile};
 use fanpcap_testkit::await_for::{LIMIT, await_so};
@@ -29,6 +29,12 @@ fn group(poller: &Poller) -> SeenGroup {
     let mut groups = asking(poller).groups().unwrap();
     assert_eq!(groups.len(), 1);
     groups.remove(0)
+}
+
+fn group_of(poller: &Poller, number: u16) -> SeenGroup {
+    let groups = asking(poller).groups().unwrap();
+    let mut groups = groups.into_iter();
+    groups.find(|it| it.number == Some(number)).unwrap()
 }
 
 /// Waits until so many packets have come to the group.
@@ -218,6 +224,24 @@ fn the_account_of_a_member_that_ends_is_kept_for_the_watcher() {
     assert_eq!(found.forgotten, 0);
 }
 
+/// Each watch keeps accounts.
+#[test]
+fn a_user_has_eight_watches_at_most() {
+    let poller = Poller::of_wires(&[Wire::default()]);
+    let mut all: Vec<Asking> = (0..9).map(|_| asking(&poller)).collect();
+    let mut last = all.pop().unwrap();
+    for _ in 0..2 {
+        all.iter_mut().for_each(|it| _ = watched(it));
+    }
+    let mut ask = || last.ask(Question::Watch(5)).unwrap();
+    let Reply::NotDone(why) = ask() else {
+        panic!("nine watches");
+    };
+    assert!(why.contains("as many groups"), "{why}");
+    drop(all.pop());
+    await_so("a watch", || matches!(ask(), Reply::Watched(_)));
+}
+
 #[test]
 fn a_stopped_group_gets_no_more_packets() {
     let wire = Wire::default();
@@ -240,19 +264,46 @@ fn a_stopped_group_gets_no_more_packets() {
         groups.iter().map(|it| it.ledger.offered).collect()
     };
     await_so("packets of the other group", || offered()[1] == 50);
-    assert_eq!(offered(), [50, 50]);
+    let ledger = group_of(&poller, 5).ledger;
+    let counts = [ledger.offered, ledger.produced, ledger.stopped];
+    assert_eq!(counts, [100, 50, 50]);
     drop(other);
     await_all(&mut members, &all);
     // A newcomer starts the group again.
     let newcomer = poller.member(&hello());
     await_shares(&poller, 2);
     send(&wire, &frames(100, 50));
-    await_so("packets", || offered()[0] == 100);
+    await_so("packets", || offered()[0] == 150);
+    assert_eq!(group_of(&poller, 5).ledger.stopped, 50);
     drop(newcomer);
     let Reply::NotDone(why) = asking.ask(Question::Stop(6)).unwrap() else {
         panic!("no such group");
     };
     assert!(why.contains("no group 6"), "{why}");
+}
+
+/// A member that came before the group was stopped does not wait for a newcomer.
+#[test]
+fn a_group_gets_packets_again_when_the_process_that_stopped_it_is_gone() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let _member = poller.member(&hello());
+    await_shares(&poller, 1);
+    let mut first = asking(&poller);
+    assert_eq!(first.ask(Question::Stop(5)).unwrap(), Reply::Done);
+    // The end of another connection starts nothing.
+    drop(asking(&poller));
+    send(&wire, &frames(0, 50));
+    assert_eq!(await_offered(&poller, 50).ledger.stopped, 50);
+    drop(first);
+    let (mut sent, mut ledger) = (50, SeenLedger::default());
+    await_so("packets", || {
+        send(&wire, &frames(sent, 10));
+        sent += 10;
+        ledger = await_offered(&poller, sent).ledger;
+        ledger.produced > 0
+    });
+    assert_eq!(ledger.offered, ledger.produced + ledger.stopped);
 }
 
 /// What a member says of itself is believed only as far as the poller's own counts allow.

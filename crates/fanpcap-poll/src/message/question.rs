@@ -31,7 +31,8 @@ pub enum Question {
     /// Asks the poller to keep, for this connection, the accounts of members that end, and for
     /// those that it has kept so far. The group is the user's own.
     Watch(u16),
-    /// Asks the poller to give no more packets to the user's own group, until it has a newcomer.
+    /// Asks the poller to give no more packets to the user's own group, until it has a newcomer or
+    /// this connection closes.
     Stop(u16),
 }
 

@@ -103,7 +103,11 @@ impl Device {
         admission: Option<Admission>,
         change: impl FnOnce(&ServedGroup, &mut dyn Members) -> T,
     ) -> Option<T> {
-        let group = self.groups.get(usize::from(index))?.as_ref()?;
+        let group = self.groups.get_mut(usize::from(index))?.as_mut()?;
+        if admission.is_some() {
+            // A newcomer must not show the counts of the slot's former member.
+            group.seen = None;
+        }
         let mut side = Side {
             queues: &self.queues,
             members: &mut self.members,

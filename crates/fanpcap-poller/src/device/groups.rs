@@ -39,6 +39,8 @@ pub(super) struct Group {
     pub(super) title: String,
     /// The counts that watchers got last, and when they were read.
     pub(super) seen: Option<(u64, SeenCounts)>,
+    /// The connection that stopped the group last.
+    pub(super) stopped_by: Option<u64>,
     pub(super) served: ServedGroup,
     /// When the group's members were last looked after.
     pub(super) attended_ns: u64,
@@ -120,6 +122,7 @@ impl Device {
             digest,
             title,
             seen: None,
+            stopped_by: None,
             served,
             attended_ns: now_ns,
             bytes,

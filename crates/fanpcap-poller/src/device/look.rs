@@ -18,7 +18,7 @@ const FRESH_NS: u64 = 5_000_000;
 impl Device {
     /// The first group from this index on that a user may see. Root may see the groups of all
     /// users.
-    pub(crate) fn see(&mut self, from: u8, user: u32, now_ns: u64) -> Option<SeenGroup> {
+    pub fn see(&mut self, from: u8, user: u32, now_ns: u64) -> Option<SeenGroup> {
         let is_shown = |index: &u8| {
             let group = self
                 .groups

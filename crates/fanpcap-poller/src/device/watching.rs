@@ -4,6 +4,7 @@
 use super::Device;
 use super::look::ledger;
 use super::member::Member;
+use super::refusals::NO_QUEUE;
 use crate::group::GroupCounts;
 use fanpcap_poll::message::{ENDED_MAX, EndedMember, Watched};
 
@@ -12,6 +13,8 @@ use fanpcap_poll::message::{ENDED_MAX, EndedMember, Watched};
 pub(crate) struct Watch {
     /// The group's number and user.
     key: (Option<u16>, u32),
+    /// The user for whom the watch counts.
+    account: u32,
     /// The counts of the group when the watch began.
     before: GroupCounts,
     /// The counts of groups of this number that have ended.
@@ -25,22 +28,35 @@ pub(crate) struct Watch {
     forgotten: u64,
 }
 
+/// The most watches of a user, because the accounts that they keep are in no other limit.
+const WATCHES_MAX: usize = 8;
+
 /// The most accounts that are kept until the watcher asks for them.
 const KEPT_MAX: usize = 4 * ENDED_MAX;
 
 impl Device {
     /// What a connection watches, or begins to watch: the group with this number of this user.
+    ///
+    /// # Errors
+    /// Why not, in words.
     pub(crate) fn watch(
         &mut self,
         connection: u64,
         (number, user): (u16, u32),
         now_ns: u64,
-    ) -> Option<Watched> {
+    ) -> Result<Watched, &'static str> {
         let key = (Some(number), user);
-        let (group, source, spread) = self.counts_of(key)?;
+        let account = self.account(user);
+        let watches = self.watches.iter();
+        let others = watches.filter(|(it, watch)| **it != connection && watch.account == account);
+        if others.count() >= WATCHES_MAX {
+            return Err(MANY_WATCHES);
+        }
+        let (group, source, spread) = self.counts_of(key).ok_or(NO_QUEUE)?;
         let watches = &mut self.watches;
         let watch = watches.entry(connection).or_insert_with(|| Watch {
             key,
+            account,
             before: group,
             past: GroupCounts::default(),
             absent: 0,
@@ -50,7 +66,7 @@ impl Device {
             forgotten: 0,
         });
         if watch.key != key {
-            return None;
+            return Err(OTHER_GROUP);
         }
         let mut sum = watch.past;
         sum.add_all(&group);
@@ -66,7 +82,7 @@ impl Device {
         sum.stopped -= before.stopped;
         let absent = watch.since.map_or(0, |since| spread.saturating_sub(since));
         let given = watch.ended.len().min(ENDED_MAX);
-        Some(Watched {
+        Ok(Watched {
             ledger: sum,
             absent: watch.absent + absent,
             source: [0, 1].map(|at: usize| source[at].saturating_sub(watch.source[at])),
@@ -96,9 +112,20 @@ impl Device {
         Some((sum, source, spread))
     }
 
-    /// A connection has closed.
+    /// A connection has closed. Groups that it stopped get packets again: members that came since,
+    /// or that do not belong to the process that asked, shall not wait for a newcomer.
     pub(crate) fn unwatch(&mut self, connection: u64) {
         self.watches.remove(&connection);
+        let groups = (0..).zip(&mut self.groups);
+        for (index, group) in groups.filter_map(|(index, it)| Some((index, it.as_mut()?))) {
+            if group.stopped_by != Some(connection) {
+                continue;
+            }
+            group.stopped_by = None;
+            for queue in &self.queues {
+                queue.change(move |queue| queue.fan_out.start(index));
+            }
+        }
     }
 
     /// A group has begun.
@@ -148,8 +175,12 @@ impl Device {
     }
 
     /// Gives no more packets to the present members of a user's group. A newcomer starts the group
-    /// again.
-    pub(crate) fn stop(&mut self, number: u16, user: u32) -> Result<(), String> {
+    /// again, and so does the end of the connection.
+    pub(crate) fn stop(
+        &mut self,
+        connection: u64,
+        (number, user): (u16, u32),
+    ) -> Result<(), String> {
         let index = self.find(Some(number), user);
         let index = index.ok_or_else(|| format!("there is no group {number}"))?;
         for queue in &self.queues {
@@ -157,7 +188,11 @@ impl Device {
         }
         if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
             group.seen = None;
+            group.stopped_by = Some(connection);
         }
         Ok(())
     }
 }
+
+const MANY_WATCHES: &str = "this user watches as many groups of the poller's device as a user may";
+const OTHER_GROUP: &str = "this connection watches another group";

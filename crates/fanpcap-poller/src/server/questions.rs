@@ -26,11 +26,12 @@ impl Server {
                 done(self.device.weigh(member, weight, user, now_ns))
             }
             Question::Watch(group) => {
-                let watched = self.device.watch(number, (group, user), now_ns)?;
-                connection.watches = true;
-                Reply::Watched(Box::new(watched))
+                let watched = self.device.watch(number, (group, user), now_ns);
+                connection.watches |= watched.is_ok();
+                let not = |why: &str| Reply::NotDone(why.to_owned());
+                watched.map_or_else(not, |it| Reply::Watched(Box::new(it)))
             }
-            Question::Stop(group) => done(self.device.stop(group, user)),
+            Question::Stop(group) => done(self.device.stop(number, (group, user))),
         };
         let bytes = reply.encode().ok()?;
         message::send(connection.socket.as_fd(), &bytes, &[]).ok()
