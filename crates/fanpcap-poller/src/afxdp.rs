@@ -116,8 +116,8 @@ impl Source for AfxdpSource {
         lent.map_err(|_| SourceError::Corrupt)
     }
 
-    fn is_filling(&self) -> bool {
-        self.chunks.waiting() > CHUNKS / 4 * 3
+    fn has_filled(&self, quarters: u8) -> bool {
+        self.chunks.waiting() > CHUNKS / 4 * u32::from(quarters)
     }
 
     fn release(&mut self) {

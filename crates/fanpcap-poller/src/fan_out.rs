@@ -2,6 +2,7 @@
 
 use crate::burst::{BURST, Burst, Packet};
 use crate::group::{Dismissed, Group, GroupCounts, NewGroup, ReadyGroup, Wants};
+use crate::pace::Pace;
 use crate::shares::Shares;
 use crate::source::{Source, SourceError};
 use fanpcap_linux::wait::clock;
@@ -29,6 +30,7 @@ pub struct FanOut {
     /// Packets that came to the queue.
     packets: u64,
     shares: Shares,
+    pace: Pace,
 }
 
 impl FanOut {
@@ -39,6 +41,7 @@ impl FanOut {
             queue,
             packets: 0,
             shares: Shares::default(),
+            pace: Pace::default(),
         }
     }
 
@@ -168,27 +171,26 @@ impl FanOut {
         now_ns: u64,
         wake: &mut dyn FnMut(MemberSlot),
     ) -> Result<usize, SourceError> {
-        let (most, is_filling) = match self.shares.are_shared() {
-            true => (self.shares.burst(), source.is_filling()),
-            false => (BURST, false),
+        let (most, pace) = match self.shares.are_shared() {
+            true => {
+                let has_filled = |quarters| source.has_filled(quarters);
+                let pace = self.pace.look(has_filled, clock::thread_cpu_ns);
+                (self.shares.burst(), pace)
+            }
+            false => (BURST, Pace::KeepsUp),
         };
+        self.pace = pace;
         let mut burst = Burst::of(most);
         let result = source.burst(&mut burst);
         let len = burst.packets().len();
-        self.spread(burst.packets(), is_filling, now_ns, wake);
+        self.spread(burst.packets(), now_ns, wake);
         source.release();
         result.map(|()| len)
     }
 
-    /// Lets all groups take the packets. If the source is filling, those of the users that take most
-    /// time leave them out.
-    fn spread(
-        &mut self,
-        packets: &[Packet<'_>],
-        is_filling: bool,
-        now_ns: u64,
-        wake: &mut dyn FnMut(MemberSlot),
-    ) {
+    /// Lets all groups take the packets. If the thread is too slow, those of the users that take
+    /// most time leave them out.
+    fn spread(&mut self, packets: &[Packet<'_>], now_ns: u64, wake: &mut dyn FnMut(MemberSlot)) {
         if packets.is_empty() {
             return;
         }
@@ -206,7 +208,7 @@ impl FanOut {
                 group.pass_by(packets.len());
                 continue;
             }
-            if is_filling && self.shares.takes_most(group.user) {
+            if self.pace == Pace::IsLate && self.shares.takes_most(group.user) {
                 group.skip(packets.len());
                 continue;
             }
@@ -227,7 +229,7 @@ impl FanOut {
         }
         if is_shared {
             let took_ns = before_ns - begin_ns;
-            self.shares.end_burst(packets.len(), took_ns, now_ns);
+            self.shares.end_burst(took_ns, now_ns);
         }
     }
 

@@ -19,6 +19,7 @@ mod table;
 mod flows;
 mod group;
 mod shares;
+mod pace;
 mod fan_out;
 mod accounts;
 mod limits;

@@ -205,8 +205,9 @@ impl Source for PacketSource {
         lent.map_err(|_| SourceError::Corrupt)
     }
 
-    fn is_filling(&self) -> bool {
-        self.blocks.is_ready_ahead(self.blocks.count() * 3 / 4)
+    fn has_filled(&self, quarters: u8) -> bool {
+        let ahead = self.blocks.count() * usize::from(quarters) / 4;
+        self.blocks.is_ready_ahead(ahead)
     }
 
     fn release(&mut self) {

@@ -8,8 +8,8 @@ use crate::burst::BURST;
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     users: Vec<User>,
-    /// The CPU time of the slowest packet lately.
-    slowest_ns: u64,
+    /// How often a burst is halved.
+    halvings: u32,
     halved_ns: u64,
 }
 
@@ -53,10 +53,9 @@ impl Shares {
         self.users.len() > 1
     }
 
-    /// How many packets to take at once, so that the slowest take [`BURST_NS`].
+    /// How many packets to take at once, so that a burst takes about [`BURST_NS`].
     pub(crate) fn burst(&self) -> usize {
-        let fit = BURST_NS / self.slowest_ns.max(1);
-        usize::try_from(fit).map_or(BURST, |fit| fit.clamp(1, BURST))
+        BURST >> self.halvings
     }
 
     /// Whether a user has taken the most time, or nearly as much as the one that has. Users that
@@ -75,12 +74,16 @@ impl Shares {
         }
     }
 
-    /// The groups have taken this time together for a burst of so many packets.
-    pub(crate) fn end_burst(&mut self, packets: usize, ns: u64, now_ns: u64) {
-        self.slowest_ns = self.slowest_ns.max(ns / packets.max(1) as u64);
+    /// The groups have taken this time together for a burst. The next one has half as many packets
+    /// if this one took too long, and else twice as many. So a few slow packets make few bursts
+    /// short.
+    pub(crate) fn end_burst(&mut self, ns: u64, now_ns: u64) {
+        self.halvings = match ns > BURST_NS {
+            true => (self.halvings + 1).min(BURST.ilog2()),
+            false => self.halvings.saturating_sub(1),
+        };
         if now_ns.saturating_sub(self.halved_ns) >= HALF_LIFE_NS {
             self.halved_ns = now_ns;
-            self.slowest_ns /= 2;
             self.users.iter_mut().for_each(|it| it.taken_ns /= 2);
         }
     }
@@ -113,7 +116,7 @@ mod tests {
         shares.add(3, 9_000_000);
         assert_eq!(most(&shares), [false, false, true]);
         for now_ns in 1..=64 {
-            shares.end_burst(1, 0, now_ns * HALF_LIFE_NS);
+            shares.end_burst(0, now_ns * HALF_LIFE_NS);
         }
         shares.add(1, 10);
         assert_eq!(most(&shares), [true, false, false]);
@@ -136,17 +139,16 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_as_long_as_its_slowest_packets_allow() {
+    fn bursts_are_short_as_long_as_packets_are_slow() {
         let mut shares = Shares::default();
-        assert_eq!(shares.burst(), BURST);
-        shares.end_burst(64, 640_000, 0);
-        assert_eq!(shares.burst(), BURST);
-        shares.end_burst(64, 6_400_000, 0);
-        assert_eq!(shares.burst(), 10);
-        shares.end_burst(1, 2_000_000, 0);
-        assert_eq!(shares.burst(), 1);
-        shares.end_burst(64, 64, HALF_LIFE_NS);
-        shares.end_burst(64, 64, 2 * HALF_LIFE_NS);
-        assert_eq!(shares.burst(), 2);
+        let mut after = |ns| {
+            shares.end_burst(ns, 0);
+            shares.burst()
+        };
+        assert_eq!(after(BURST_NS), BURST);
+        let slow = [(); 8].map(|()| after(BURST_NS + 1));
+        assert_eq!(slow, [32, 16, 8, 4, 2, 1, 1, 1]);
+        let fast = [(); 7].map(|()| after(1000));
+        assert_eq!(fast, [2, 4, 8, 16, 32, 64, 64]);
     }
 }

@@ -16,8 +16,8 @@ pub trait Source {
     /// What is wrong with the memory. The burst has the packets that came before.
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError>;
 
-    /// Whether packets wait in most of the source's memory, so that it will soon drop packets.
-    fn is_filling(&self) -> bool {
+    /// Whether packets wait in so many quarters of the source's memory, from 1 to 3.
+    fn has_filled(&self, _quarters: u8) -> bool {
         false
     }
 

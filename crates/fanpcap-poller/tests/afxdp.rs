@@ -108,12 +108,12 @@ fn packets_that_do_not_fit_are_counted_and_the_chunks_come_back() {
         let sender = Injector::open("va")?;
         let mut offered = 0;
         for _ in 0..3 {
-            assert!(!source.is_filling());
+            assert!(!source.has_filled(1));
             for number in 0..5000 {
                 sender.send(&frame(number))?;
             }
             offered += 5000;
-            await_so("packets that wait", || source.is_filling());
+            await_so("packets that wait", || source.has_filled(3));
             let mut got = 0;
             await_so("packets", || {
                 got += numbers(&mut source).len();

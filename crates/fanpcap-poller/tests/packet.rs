@@ -257,11 +257,11 @@ fn a_source_tells_that_its_ring_fills() {
         let sender = Injector::open("va").unwrap();
         let frame = [7; 1400];
         for _ in 0..2 {
-            assert!(!source.is_filling());
+            assert!(!source.has_filled(1));
             // A block that is not full is handed over after a millisecond, too.
             await_so("packets that wait", || {
                 (0..50).for_each(|_| sender.send(&frame).unwrap());
-                source.is_filling()
+                source.has_filled(3)
             });
             await_so("an empty ring", || {
                 let mut burst = Burst::new();

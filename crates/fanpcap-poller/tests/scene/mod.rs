@@ -27,8 +27,8 @@ pub struct Fake<'f> {
     at: usize,
     lent: usize,
     pub released: u64,
-    /// The source is filling at each burst of so many; 0: never.
-    pub fills: u64,
+    /// How many quarters of the source's memory are filled after so many bursts.
+    pub filled: fn(u64) -> u8,
     bursts: u64,
     pub queue: u16,
 }
@@ -44,7 +44,7 @@ impl<'f> Fake<'f> {
             at: 0,
             lent: 0,
             released: 0,
-            fills: 0,
+            filled: |_| 0,
             bursts: 0,
             queue: 0,
         }
@@ -63,8 +63,8 @@ impl Source for Fake<'_> {
         Ok(())
     }
 
-    fn is_filling(&self) -> bool {
-        self.bursts % self.fills.max(1) == 0 && self.fills > 0
+    fn has_filled(&self, quarters: u8) -> bool {
+        (self.filled)(self.bursts) >= quarters
     }
 
     fn release(&mut self) {
