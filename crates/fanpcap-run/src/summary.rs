@@ -416,11 +416,16 @@ mod tests {
         };
         let mut summary = of(uncounted(Some(6)), ABSENT);
         summary.steered_nowhere = Some(7);
+        summary.poller = Some(AtPoller {
+            no_time: 8,
+            ..AtPoller::default()
+        });
         let text = summary.text();
         for part in [
             "in the group 2 times, 0.50 s together: 34 packets",
             "at most 6 packets are in no figure",
             "7 packets dropped by the steering program",
+            "8 packets for which the poller had no time",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -56,7 +56,8 @@ pub(crate) struct PolledLedger {
     device: String,
     /// Whether this network namespace had the device when the ledger was made.
     is_here: bool,
-    /// The connection on which the poller keeps accounts; `None` if it does not reply.
+    /// The connection on which the poller keeps accounts; `None` after it did not reply in time. A
+    /// later connection would begin new counts, and the poller would tell of the same members again.
     asking: Option<Asking>,
     seen: Option<SeenGroup>,
     watched: Watched,
@@ -83,7 +84,17 @@ impl PolledLedger {
     /// # Errors
     /// The poller does not reply, and what to do.
     pub(crate) fn new(group: u16, engine: &str, device: &str) -> anyhow::Result<Self> {
-        let mut ledger = Self {
+        let mut ledger = Self::unasked(group, engine, device);
+        let asked = connect(engine, device).and_then(|asking| {
+            ledger.asking = Some(asking);
+            ledger.take()
+        });
+        asked.map_err(|error| unreachable(&ledger.socket(), &error))?;
+        Ok(ledger)
+    }
+
+    fn unasked(group: u16, engine: &str, device: &str) -> Self {
+        Self {
             group,
             engine: engine.to_owned(),
             device: device.to_owned(),
@@ -103,10 +114,7 @@ impl PolledLedger {
             has_unstopped: false,
             complaints: VecDeque::new(),
             complained: BTreeSet::new(),
-        };
-        let asked = ledger.ask();
-        asked.map_err(|error| unreachable(&ledger.socket(), &error))?;
-        Ok(ledger)
+        }
     }
 
     fn socket(&self) -> String {
@@ -114,44 +122,40 @@ impl PolledLedger {
     }
 
     /// Asks for the group and for the accounts of members that have ended.
-    fn ask(&mut self) -> io::Result<()> {
-        if self.asking.is_none() {
-            let found = place::open(&self.engine, &self.device)?;
-            let asking = Asking::connect(&found.directory, &found.name, ANSWERS)?;
-            self.asking = Some(asking);
-        }
-        let asked = self.take();
-        if asked.is_err() {
-            self.lose();
-        }
-        asked
-    }
-
-    /// Asks for the group first: a member that ends between the questions is then in both replies,
-    /// and never in neither.
     fn take(&mut self) -> io::Result<()> {
         let asking = self.asking.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let groups = asking.groups()?;
-        let user = effective_user();
-        let is_it = |it: &SeenGroup| it.number == Some(self.group) && it.user == user;
-        self.seen = groups.into_iter().find(is_it);
         loop {
-            let Reply::Watched(watched) = asking.ask(Question::Watch(self.group))? else {
-                return Err(io::ErrorKind::InvalidData.into());
+            let watched = match asking.ask(Question::Watch(self.group))? {
+                Reply::Watched(watched) => watched,
+                Reply::NotDone(why) => return Err(io::Error::other(why)),
+                Reply::Group(_) | Reply::NoGroup | Reply::Done => {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
             };
             let has_more = !watched.ended.is_empty();
             let ended = std::mem::take(&mut self.watched.ended);
             self.watched = *watched;
             self.watched.ended.extend(ended);
             if !has_more {
-                return Ok(());
+                break;
             }
         }
+        let groups = asking.groups()?;
+        let user = effective_user();
+        let is_it = |it: &SeenGroup| it.number == Some(self.group) && it.user == user;
+        self.seen = groups.into_iter().find(is_it);
+        Ok(())
     }
 
-    /// The poller has ended or does not reply. What its members had then is all that is known.
-    fn lose(&mut self) {
+    /// The poller has ended or does not reply in time. What its members had at the last reply is
+    /// all that is known, and is settled once. A late reply is never read.
+    fn lose(&mut self, error: &io::Error) {
+        let text = unreachable(&self.socket(), error);
+        self.complaints.push_back(format!(
+            "the copies' counters are unknown from now on: {text}"
+        ));
         self.asking = None;
+        self.settle_ended();
         let slots = self.slots().copied().collect::<Vec<_>>();
         self.seen = None;
         for slot in slots {
@@ -164,15 +168,18 @@ impl PolledLedger {
                 self.settled.push((copy, account));
             }
         }
+        // These members have ended, and the poller did not say with what counts.
+        let unknown = std::mem::take(&mut self.owners).into_values();
+        let unknown = unknown.map(|copy| (copy, Account::default()));
+        self.settled.extend(unknown);
     }
 
     fn look(&mut self) {
-        if let Err(error) = self.ask() {
-            let text = unreachable(&self.socket(), &error);
-            self.complaints.push_back(format!(
-                "the copies' counters are unknown from now on: {text}"
-            ));
+        if self.asking.is_none() {
             return;
+        }
+        if let Err(error) = self.take() {
+            return self.lose(&error);
         }
         let slots: Vec<SeenSlot> = self.slots().copied().collect();
         for slot in slots {
@@ -183,18 +190,22 @@ impl PolledLedger {
                 self.had_share.insert(copy);
             }
         }
-        for ended in std::mem::take(&mut self.watched.ended) {
-            if let Some(copy) = self.owner(ended.member, ended.pid) {
-                self.owners.remove(&ended.member);
-                self.settled.push((copy, of_ended(&ended)));
-            }
-        }
+        self.settle_ended();
         if self.watched.forgotten > 0 {
             let text = "the accounts of some members are unknown, because many members ended at \
                         once";
             self.complaints.push_back(text.to_owned());
         }
         self.note_absence();
+    }
+
+    fn settle_ended(&mut self) {
+        for ended in std::mem::take(&mut self.watched.ended) {
+            if let Some(copy) = self.owner(ended.member, ended.pid) {
+                self.owners.remove(&ended.member);
+                self.settled.push((copy, of_ended(&ended)));
+            }
+        }
     }
 
     /// The copy to which a member belongs.
@@ -246,9 +257,16 @@ impl PolledLedger {
     }
 
     fn ask_for(&mut self, question: Question) -> bool {
-        let asking = self.asking.as_mut();
-        let reply = asking.and_then(|asking| asking.ask(question).ok());
-        reply == Some(Reply::Done)
+        let Some(asking) = &mut self.asking else {
+            return false;
+        };
+        match asking.ask(question) {
+            Ok(reply) => reply == Reply::Done,
+            Err(error) => {
+                self.lose(&error);
+                false
+            }
+        }
     }
 
     /// Stops the packets of living members of copies that have not been stopped.
@@ -272,6 +290,11 @@ impl PolledLedger {
         self.has_unstopped |= !is_done;
         self.stopped.extend(new);
     }
+}
+
+fn connect(engine: &str, device: &str) -> io::Result<Asking> {
+    let found = place::open(engine, device)?;
+    Asking::connect(&found.directory, &found.name, ANSWERS)
 }
 
 fn at_poller(watched: &Watched) -> AtPoller {
@@ -317,6 +340,9 @@ impl Book for PolledLedger {
     fn started(&mut self, pid: u32, copy: usize) {
         self.running.push((pid, copy));
         self.processes.insert(pid, copy);
+        if self.asking.is_none() {
+            self.settled.push((copy, Account::default()));
+        }
     }
 
     fn take_complaint(&mut self) -> Option<String> {
@@ -355,7 +381,7 @@ impl Book for PolledLedger {
         self.absences.is_over = true;
         let end = Instant::now() + NOTICED_WITHIN;
         self.look();
-        while !self.owners.is_empty() && Instant::now() < end {
+        while self.held().next().is_some() && Instant::now() < end {
             thread::sleep(PERIOD);
             self.look();
         }
@@ -461,3 +487,6 @@ impl Book for PolledLedger {
         Some(at_poller(&self.watched))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! A poller that replies late, or that ends.
+
+use super::*;
+use fanpcap_linux::file::directory::Directory;
+use fanpcap_linux::unix::{message, named};
+use fanpcap_poll::message::{MemberCounts, SeenLedger};
+use fanpcap_testkit::Scratch;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process;
+
+const NAME: &str = "poller";
+
+/// A ledger with one copy, which is this process, and the poller's end of its connection.
+fn ledger() -> (PolledLedger, OwnedFd) {
+    let scratch = Scratch::new().unwrap();
+    let directory = Directory::open(scratch.file("").as_path()).unwrap();
+    let listener = named::socket().unwrap();
+    let name = OsStr::new(NAME);
+    named::listen(listener.as_fd(), &directory, name, 0o600, 1).unwrap();
+    // All replies that come in time are there before the questions.
+    let asking = Asking::connect(&directory, name, Duration::from_millis(1)).unwrap();
+    let connection = named::accept(listener.as_fd()).unwrap().unwrap();
+    let mut ledger = PolledLedger::unasked(5, "packet", "eth7");
+    ledger.asking = Some(asking);
+    ledger.started(process::id(), 0);
+    (ledger, connection)
+}
+
+/// Replies to the questions of a look: the copy has a member with these counts.
+fn reply(connection: &OwnedFd, counts: MemberCounts) {
+    let slot = SeenSlot {
+        state: State::Live as u8,
+        member: 1,
+        pid: process::id(),
+        pool_bytes: 1,
+        counts,
+        ..SeenSlot::default()
+    };
+    let group = SeenGroup {
+        number: Some(5),
+        user: effective_user(),
+        slots: vec![slot],
+        ..SeenGroup::default()
+    };
+    let watched = Reply::Watched(Box::default());
+    for reply in [watched, Reply::Group(Box::new(group)), Reply::NoGroup] {
+        message::send(connection.as_fd(), &reply.encode().unwrap(), &[]).unwrap();
+    }
+}
+
+const COUNTS: MemberCounts = MemberCounts {
+    produced: 10,
+    dropped: 2,
+    taken: 7,
+    rejected: 0,
+};
+
+/// The member's counts at the last reply, once, and what is unknown.
+fn ensure_lost(ledger: &mut PolledLedger) {
+    assert_eq!(ledger.members(0), 1);
+    let account = Account {
+        received: Some(12),
+        dropped: Some(2),
+        taken: Some(7),
+        unread: None,
+        uncounted_at_most: None,
+        ..Account::ZERO
+    };
+    assert_eq!(ledger.account(0), account);
+    assert!(!ledger.has_members(0) && !ledger.has_stopped());
+}
+
+#[test]
+fn a_poller_that_ends_is_not_asked_again() {
+    let (mut ledger, connection) = ledger();
+    reply(&connection, COUNTS);
+    ledger.look();
+    assert_eq!((ledger.members(0), ledger.take_complaint()), (1, None));
+    drop(connection);
+    for is_new in [true, false, false] {
+        ledger.look();
+        assert_eq!(ledger.take_complaint().is_some(), is_new);
+        ensure_lost(&mut ledger);
+    }
+    ledger.close();
+    ensure_lost(&mut ledger);
+    // Nothing is known of a copy that starts now.
+    ledger.started(1, 1);
+    assert_eq!(ledger.account(1), Account::default());
+}
+
+#[test]
+fn a_late_reply_is_the_reply_to_no_later_question() {
+    let (mut ledger, connection) = ledger();
+    reply(&connection, COUNTS);
+    ledger.look();
+    ledger.stop_members();
+    assert!(ledger.has_unstopped());
+    let done = Reply::Done.encode().unwrap();
+    let sent = message::send(connection.as_fd(), &done, &[]);
+    assert!(sent.is_err(), "the connection is closed");
+    let said = ledger.take_complaint().unwrap();
+    assert!(said.contains("unknown from now on"), "{said}");
+    ledger.look();
+    assert_eq!(ledger.take_complaint(), None);
+    ensure_lost(&mut ledger);
+}
+
+/// Members whose accounts did not come are no members without packets.
+#[test]
+fn an_account_that_did_not_come_is_unknown() {
+    let (mut ledger, connection) = ledger();
+    reply(&connection, COUNTS);
+    ledger.look();
+    ledger.seen = None;
+    drop(connection);
+    ledger.look();
+    assert_eq!(
+        (ledger.members(0), ledger.account(0)),
+        (1, Account::default())
+    );
+}
+
+#[test]
+fn packets_after_the_stop_are_not_the_groups() {
+    let watched = Watched {
+        ledger: SeenLedger {
+            offered: 100,
+            no_member: 3,
+            no_time: 5,
+            stopped: 40,
+            ..SeenLedger::default()
+        },
+        ..Watched::default()
+    };
+    let at_poller = at_poller(&watched);
+    let counts = [at_poller.offered, at_poller.no_member, at_poller.no_time];
+    assert_eq!(counts, [60, 3, 5]);
+}
