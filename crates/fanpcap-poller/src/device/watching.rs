@@ -5,6 +5,7 @@ use super::Device;
 use super::look::ledger;
 use super::member::Member;
 use super::refusals::NO_QUEUE;
+use crate::accounts::Account;
 use crate::group::GroupCounts;
 use fanpcap_poll::message::{ENDED_MAX, EndedMember, Watched};
 
@@ -14,7 +15,7 @@ pub(crate) struct Watch {
     /// The group's number and user.
     key: (Option<u16>, u32),
     /// The user for whom the watch counts.
-    account: u32,
+    account: Account,
     /// The counts of the group when the watch began.
     before: GroupCounts,
     /// The counts of groups of this number that have ended.
