@@ -75,8 +75,8 @@ impl PcapHandle {
     }
 }
 
-/// Sends a frame: by the handle's socket, or by the poller if the handle has no socket on its device.
-/// Errors have the text of the system's library (pcap-linux.c, `pcap_inject_linux`).
+/// Sends a frame: by the handle's socket, or by the poller if the handle has no socket on its
+/// device. Errors have the text of the system's library (pcap-linux.c, `pcap_inject_linux`).
 fn send(p: PcapHandle, socket: BorrowedFd<'_>, frame: &[u8]) -> c_int {
     guard_handle(p, || {
         let sent = match handles::is_apart(p) {

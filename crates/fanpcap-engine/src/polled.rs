@@ -24,8 +24,8 @@ pub trait Polled: Sync {
     /// namespace. The calling thread's network namespace may have a device of this name, too.
     fn is_elsewhere(&self, device: &str) -> bool;
 
-    /// The devices that pollers serve, and on which this process may become a member, in order. Asks
-    /// no poller for anything, but connects to each.
+    /// The devices that pollers serve, and on which this process may become a member, in order.
+    /// Asks no poller for anything, but connects to each.
     fn devices(&self) -> Vec<String>;
 
     /// Enters a group of the poller that serves the device in the calling thread's network

@@ -46,8 +46,8 @@ pub struct Root {
 /// Returns the path of the root, which may not exist yet.
 ///
 /// # Errors
-/// `ENODEV` when neither base is in memory. [`trusted::Untrusted`], of kind `PermissionDenied`, when other
-/// users could change the root. In both cases no member has a page.
+/// `ENODEV` when neither base is in memory. [`trusted::Untrusted`], of kind `PermissionDenied`,
+/// when other users could change the root. In both cases no member has a page.
 pub fn root() -> io::Result<PathBuf> {
     let root = Root::find()?;
     match root.open() {

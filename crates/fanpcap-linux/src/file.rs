@@ -1,5 +1,5 @@
-//! Files: directories held by descriptor, trusted ones, locks, mapped counters, memory files, privileged
-//! executables, inotify, sysfs, BPF file systems, and free space.
+//! Files: directories held by descriptor, trusted ones, locks, mapped counters, memory files,
+//! privileged executables, inotify, sysfs, BPF file systems, and free space.
 
 pub mod directory;
 pub mod trusted;

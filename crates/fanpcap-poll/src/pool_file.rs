@@ -177,8 +177,8 @@ impl PoolFile {
         words.ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// The words in which a member tells the watchers of its poller, in this order: the packets that
-    /// it has taken, those of them that its filter has rejected, and when its application last
+    /// The words in which a member tells the watchers of its poller, in this order: the packets
+    /// that it has taken, those of them that its filter has rejected, and when its application last
     /// looked for packets.
     ///
     /// # Errors

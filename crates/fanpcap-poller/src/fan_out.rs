@@ -111,8 +111,9 @@ impl FanOut {
     }
 
     /// Shows the members what the queue's source has dropped since they came, and for which packets
-    /// of their group the thread had no time. No member got these packets, so the number is the same
-    /// for all members of a group that came at the same time. `missed` is the count of the source.
+    /// of their group the thread had no time. No member got these packets, so the number is the
+    /// same for all members of a group that came at the same time. `missed` is the count of the
+    /// source.
     pub fn note_missed(&mut self, missed: u64) {
         for group in self.groups.iter_mut().flatten() {
             group.note_missed(missed);

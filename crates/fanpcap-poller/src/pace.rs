@@ -24,8 +24,8 @@ const ROOM: u8 = 1;
 const PATIENCE_NS: u64 = 1_000_000;
 
 impl Pace {
-    /// Looks at the source again. `has_filled` tells whether packets wait in so many quarters of its
-    /// memory, and `cpu_ns` the thread's CPU time.
+    /// Looks at the source again. `has_filled` tells whether packets wait in so many quarters of
+    /// its memory, and `cpu_ns` the thread's CPU time.
     pub(crate) fn look(
         &mut self,
         has_filled: impl Fn(u8) -> bool,

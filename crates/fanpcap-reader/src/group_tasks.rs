@@ -61,8 +61,8 @@ pub struct Takeover {
     /// The words in which the new reader publishes its position.
     pub published: PublishedPosition,
     /// The word to which the new reader adds the packets that its filter rejects. `None` if the
-    /// kernel runs filters on packets of this ring: then such packets count as taken, and the reader
-    /// does not cut packets to what its filter keeps.
+    /// kernel runs filters on packets of this ring: then such packets count as taken, and the
+    /// reader does not cut packets to what its filter keeps.
     pub rejected: Option<Word>,
     /// The means to claim frames before they are read; `None` if the ring's owner is dead. When the
     /// owner takes its ring back, the reader treats the ring as read to the end.

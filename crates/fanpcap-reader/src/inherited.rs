@@ -10,8 +10,8 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::{Layout, Stamp};
 
 /// A ring that was taken over from another member. On the ring's packets, the kernel has run that
-/// member's filter at most. So the reader that takes over the ring also runs its own member's filter
-/// on each packet.
+/// member's filter at most. So the reader that takes over the ring also runs its own member's
+/// filter on each packet.
 pub(crate) struct Inherited {
     takeover: Takeover,
     pub(crate) intake: Intake,

@@ -291,8 +291,8 @@ impl Frame<'_> {
     }
 
     /// Keeps at most so many bytes of the packet. A tag among them that packet sockets have beside
-    /// the frame does not count. If fewer bytes are kept than those before the tag, the tag is lost,
-    /// as libpcap then does not re-insert it.
+    /// the frame does not count. If fewer bytes are kept than those before the tag, the tag is
+    /// lost, as libpcap then does not re-insert it.
     #[cold]
     #[inline(never)]
     #[must_use]

@@ -143,7 +143,8 @@ pub(crate) fn parse_mode(text: &str, is_on_engine: bool) -> Result<GroupMode> {
 }
 
 /// The mode of copies without --fanout: the mode of the settings, or the mode that the library
-/// would choose now. `poller` is the engine of copies that have a poller. A copy that has given up CAP_BPF may get another mode from the library.
+/// would choose now. `poller` is the engine of copies that have a poller. A copy that has given up
+/// CAP_BPF may get another mode from the library.
 pub(crate) fn by_settings(group: u16, device: Option<&str>, poller: Option<Driver>) -> GroupMode {
     of_settings(group, device).unwrap_or_else(|| {
         let DefaultMode { text, why, .. } = match poller {

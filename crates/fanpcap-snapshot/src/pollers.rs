@@ -203,7 +203,7 @@ fn index(name: &str) -> u32 {
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
-    (hash | 1 << 31) & !1
+    (hash | (1 << 31)) & !1
 }
 
 /// A member, without its process and group.

@@ -1,5 +1,5 @@
-//! The root: the BPF program that a device runs if it has several groups, or if VLAN tags are stored
-//! beside its frames. The root runs the groups' BPF programs.
+//! The root: the BPF program that a device runs if it has several groups, or if VLAN tags are
+//! stored beside its frames. The root runs the groups' BPF programs.
 //!
 //! The root asks the device's driver for the tag beside a received frame, and puts it into the
 //! frame. After the groups' BPF programs have run, the root takes the tag out of the frame again.

@@ -1,5 +1,5 @@
-//! The library's calls on a handle of an engine, by the C program `c/on_xdp.c`: how it runs, and the
-//! cases that all engines have in common.
+//! The library's calls on a handle of an engine, by the C program `c/on_xdp.c`: how it runs, and
+//! the cases that all engines have in common.
 
 use crate::Wire;
 use anyhow::{Context, Result, ensure};

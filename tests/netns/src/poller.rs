@@ -106,8 +106,8 @@ impl Poller {
     }
 }
 
-/// The socket and the lock file of a poller in the calling thread's network namespace. `place` is an
-/// engine and a device, such as `packet:vb`.
+/// The socket and the lock file of a poller in the calling thread's network namespace. `place` is
+/// an engine and a device, such as `packet:vb`.
 ///
 /// # Errors
 /// The errors of stat(2).

@@ -29,8 +29,8 @@ pub(super) struct Name {
     _lock: File,
 }
 
-/// How often to try to take the lock while other processes make or remove its file, or have the lock
-/// and do not listen.
+/// How often to try to take the lock while other processes make or remove its file, or have the
+/// lock and do not listen.
 const ATTEMPTS: u32 = 40;
 
 /// The time between two attempts to take a lock that another process has.

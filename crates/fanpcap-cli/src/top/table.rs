@@ -203,7 +203,8 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
 }
 
 /// A row with the packets that reached a group on XDP, or of a poller, and the packets that did not
-/// get into the members' rings. For a group on packet sockets, the packets that the steering program dropped.
+/// get into the members' rings. For a group on packet sockets, the packets that the steering
+/// program dropped.
 fn offered(group: &Group, width: usize) -> Option<Row> {
     let Some(ledger) = group.ledger.as_ref() else {
         let packets = group.steered_nowhere_packets_total.filter(|&it| it > 0)?;

@@ -148,7 +148,8 @@ impl AsFd for PlainConnection {
     }
 }
 
-/// Room for the sender's credentials: struct cmsghdr, and struct ucred of 12 bytes (linux/socket.h).
+/// Room for the sender's credentials: struct cmsghdr, and struct ucred of 12 bytes
+/// (linux/socket.h).
 const CONTROL_LEN: usize = 32;
 
 #[repr(C, align(8))]

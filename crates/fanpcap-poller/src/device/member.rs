@@ -88,8 +88,8 @@ impl Member {
 
     /// The member's account so far, and the packets that other members have taken out of its pool.
     /// All numbers of packets taken and rejected are what these members say. Packets that the
-    /// others' filters have rejected are among those that the member has taken and rejected, because
-    /// no application got them.
+    /// others' filters have rejected are among those that the member has taken and rejected,
+    /// because no application got them.
     pub(super) fn account(&self) -> (MemberCounts, u64) {
         let PoolCounts { produced, dropped } = self.counts;
         let [all, all_rejected, _] = self.words.figures();

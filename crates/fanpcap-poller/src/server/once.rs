@@ -5,8 +5,8 @@ use crate::accounts::Account;
 use fanpcap_poll::message::Question;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a user's next question waits that the queues' threads answer, nanoseconds. These threads
-/// have packets to take.
+/// How long a user's next question waits that the queues' threads answer, nanoseconds. These
+/// threads have packets to take.
 const BETWEEN_NS: u64 = 5_000_000;
 
 /// More bytes than a question has.

@@ -1,7 +1,8 @@
-//! The CPU time that each user's connections take in the server's thread. A large pool takes long to
-//! make, and the kernel calls all that watch a member's end of a connection when the server takes a
-//! message, refuses the connection, or closes it. So users that have taken less time come first, and
-//! each part of a turn is short: messages, new connections, and connections to be closed.
+//! The CPU time that each user's connections take in the server's thread. A large pool takes long
+//! to make, and the kernel calls all that watch a member's end of a connection when the server
+//! takes a message, refuses the connection, or closes it. So users that have taken less time come
+//! first, and each part of a turn is short: messages, new connections, and connections to be
+//! closed.
 
 use crate::accounts::Account;
 use std::collections::BTreeMap;

@@ -2,9 +2,12 @@
 
 use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::kernel::Packet;
+use super::program::FakeProgram;
+use super::records::TIMEOUT;
 use fanpcap_bpf::Classic;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_reader::{Direction, Options, PortStatistics, PublishedCounters, Reader};
+use std::time::Duration;
 
 /// `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
@@ -187,4 +190,18 @@ fn what_was_taken_and_counted_is_published() {
         &kept.read_taken,
     ];
     assert_eq!(words.map(|word| word.get()), [3, 40, 2, 3]);
+}
+
+/// On packets that came before the filter was set, the kernel has run no filter. On packet sockets
+/// they come whole, as with libpcap, also if the handle has a device of an engine too.
+#[test]
+fn packets_of_a_packet_socket_that_came_before_the_filter_are_not_cut() {
+    let (mut socket, blocks) = FakeDevice::new(true, Some(Duration::from_millis(10)));
+    let (_device, pool) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::of_several(vec![blocks, pool], &NONBLOCKING).unwrap();
+    socket.arrive(&[packet(1, 60)]);
+    reader.set_filter(vec![Classic::keep(20)], Some(7));
+    let mut lens = Vec::new();
+    dispatch(&reader, -1, |packet| lens.push(packet.data.len()));
+    assert_eq!(lens, [60]);
 }

@@ -486,17 +486,3 @@ fn each_packet_wakes_whenever_it_comes() {
         }
     });
 }
-
-/// On packets that came before the filter was set, the kernel has run no filter. On packet sockets
-/// they come whole, as with libpcap, also if the handle has a device of an engine too.
-#[test]
-fn packets_of_a_packet_socket_that_came_before_the_filter_are_not_cut() {
-    let (mut socket, blocks) = FakeDevice::new(true, Some(Duration::from_millis(10)));
-    let (_device, pool) = FakeProgram::new(TIMEOUT);
-    let reader = Reader::of_several(vec![blocks, pool], &NONBLOCKING).unwrap();
-    socket.arrive(&[packet(1, 60)]);
-    reader.set_filter(vec![Classic::keep(20)], Some(7));
-    let mut lens = Vec::new();
-    dispatch(&reader, -1, |packet| lens.push(packet.data.len()));
-    assert_eq!(lens, [60]);
-}

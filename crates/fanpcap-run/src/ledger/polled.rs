@@ -57,7 +57,8 @@ pub(crate) struct PolledLedger {
     /// Whether this network namespace had the device when the ledger was made.
     is_here: bool,
     /// The connection on which the poller keeps accounts; `None` after it did not reply in time. A
-    /// later connection would begin new counts, and the poller would tell of the same members again.
+    /// later connection would begin new counts, and the poller would tell of the same members
+    /// again.
     asking: Option<Asking>,
     seen: Option<SeenGroup>,
     watched: Watched,

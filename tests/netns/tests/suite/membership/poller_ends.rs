@@ -27,8 +27,8 @@ use super::watch::Watch;
 /// A rate at which the ring of a packet socket has room for the frames of several seconds.
 const RATE: &str = "40kpps";
 
-/// The most frames that a poller takes at once. It publishes them at each member in turn, so some of
-/// the last ones may be missing if it was killed.
+/// The most frames that a poller takes at once. It publishes them at each member in turn, so some
+/// of the last ones may be missing if it was killed.
 const BURST: u32 = 64;
 
 const ENDED: &str = "has ended or has closed the connection: start it";

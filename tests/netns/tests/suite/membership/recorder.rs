@@ -52,8 +52,8 @@ struct Child(u32);
 
 impl Recorder {
     /// Starts a member of mode `flow`; `how` has the arguments of `c/records.c`. `name=NAME` names
-    /// the member, `mode=MODE` selects another mode, `driver=DRIVER` another engine, and `gone=wait`
-    /// lets the member wait when its device or poller is gone.
+    /// the member, `mode=MODE` selects another mode, `driver=DRIVER` another engine, and
+    /// `gone=wait` lets the member wait when its device or poller is gone.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
         let mode = how.iter().find_map(|word| word.strip_prefix("mode="));
         Self::start_as(wire, device, group, mode.unwrap_or("flow"), how)

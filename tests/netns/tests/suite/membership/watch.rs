@@ -104,9 +104,9 @@ impl Watch {
 }
 
 /// Whether each member that is there has its share of the flows, and no other member has any.
-/// Members have equal parts of the buckets. Flows are spread over buckets by chance, so the range is
-/// five standard deviations. If a member has the share of another one too, or no share, its number
-/// is outside of this range.
+/// Members have equal parts of the buckets. Flows are spread over buckets by chance, so the range
+/// is five standard deviations. If a member has the share of another one too, or no share, its
+/// number is outside of this range.
 fn is_even(owners: &[usize], is_there: &[bool]) -> bool {
     let part = 1.0 / is_there.iter().filter(|it| **it).count() as f64;
     let flows = f64::from(FLOWS);
