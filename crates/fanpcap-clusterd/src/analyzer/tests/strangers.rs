@@ -9,8 +9,6 @@ use fanpcap_cluster::record::{Head, Kind, encode_ack};
 
 use super::*;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// Connects, and sends the pieces, twenty a second. Returns whether the analyzer ends the
 /// connection.
 fn is_ended_after<'a>(listen: SocketAddr, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
@@ -108,6 +106,10 @@ fn joins(
     begun.elapsed()
 }
 
+/// On an idle machine a node joins in much less than a second. A node whose connection is closed for
+/// a stranger's tries again, and is closed again as long as strangers come.
+const JOINS: Duration = Duration::from_secs(10);
+
 /// Strangers connect from the same address as the nodes. All nodes can still connect. A counter
 /// shows that there were more strangers than slots.
 fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
@@ -118,7 +120,7 @@ fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
         let connect = |_| TcpStream::connect(listen).unwrap();
         let _silent: Vec<TcpStream> = (0..silent).map(connect).collect();
         let took = joins(&mut analyzer_loop, silent, listen, &keyring);
-        assert!(took < within(SECOND), "{silent} silent: {took:?}");
+        assert!(took < within(JOINS), "{silent} silent: {took:?}");
     }
     let have_joined = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&have_joined);
@@ -134,7 +136,7 @@ fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
     });
     for node in 1001..1006 {
         let took = joins(&mut analyzer_loop, node, listen, &keyring);
-        assert!(took < within(SECOND), "{strangers} strangers: {took:?}");
+        assert!(took < within(JOINS), "{strangers} strangers: {took:?}");
     }
     have_joined.store(true, Ordering::Relaxed);
     flood.join().unwrap();
@@ -144,7 +146,7 @@ fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
 }
 
 #[test]
-fn nodes_join_beside_strangers_within_a_second() {
+fn nodes_join_beside_strangers() {
     nodes_join_beside(1000, |_| {});
 }
 
@@ -159,7 +161,7 @@ fn nodes_join_beside_strangers_that_go_on_sending() {
 mod long {
     #[test]
     #[ignore = "long: 10,000 connections"]
-    fn nodes_join_beside_many_strangers_within_a_second() {
+    fn nodes_join_beside_many_strangers() {
         super::nodes_join_beside(10_000, |_| {});
     }
 }
