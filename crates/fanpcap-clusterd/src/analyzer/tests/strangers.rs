@@ -106,8 +106,8 @@ fn joins(
     begun.elapsed()
 }
 
-/// On an idle machine a node joins in much less than a second. A node whose connection is closed for
-/// a stranger's tries again, and is closed again as long as strangers come.
+/// On an idle machine a node joins in much less than a second. A node whose connection is closed
+/// for a stranger's tries again, and is closed again as long as strangers come.
 const JOINS: Duration = Duration::from_secs(10);
 
 /// Strangers connect from the same address as the nodes. All nodes can still connect. A counter
