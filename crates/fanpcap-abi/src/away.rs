@@ -11,7 +11,7 @@ use fanpcap_linux::process::netns;
 use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
 use std::error::Error;
 use std::ffi::c_short;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use std::{fmt, io, mem};
 /// may have to leave the group on the device that is gone.
 const FAILS_WITHIN: Duration = Duration::from_secs(10);
 
-/// The pause between two attempts to capture again.
+/// The pause between two attempts to capture again, and between two looks for a poller's answer.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause between two attempts while no poller serves the device. A poller's start shows on no
@@ -42,6 +42,8 @@ pub(crate) struct Away {
     /// When the first of the latest failed attempts was made, in nanoseconds of `CLOCK_MONOTONIC`;
     /// 0: the last attempt did not fail.
     failing_ns: AtomicU64,
+    /// The connection on which the handle has asked a poller that has not answered yet.
+    asked: Lock<Option<OwnedFd>>,
     /// The setting that makes the handle wait: `PCAP_GONE=wait`, `/etc/pcap.conf:3`.
     pub(crate) origin: Box<str>,
     pub(crate) come_back: fn(PcapHandle) -> Result<(), NotBack>,
@@ -65,6 +67,7 @@ impl Away {
             is_away: AtomicBool::new(false),
             sign: Lock::new(None),
             failing_ns: AtomicU64::new(0),
+            asked: Lock::new(None),
             origin: origin.into(),
             come_back,
         })
@@ -107,6 +110,21 @@ impl Away {
         self.failing_ns.store(0, Ordering::Relaxed);
     }
 
+    /// Whether the handle has left its device.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
+    }
+
+    /// The connection that an attempt has kept.
+    pub(crate) fn take_asked(&self) -> Option<OwnedFd> {
+        self.asked.with(Option::take)
+    }
+
+    /// Keeps the connection on which the handle has asked a poller, for the next attempt.
+    pub(crate) fn keep_asked(&self, asked: Option<OwnedFd>) {
+        drop(self.asked.with(|kept| mem::replace(kept, asked)));
+    }
+
     /// Discards the notifications that have come.
     pub(crate) fn clear(&self) {
         self.monitor.clear();
@@ -122,7 +140,8 @@ impl Away {
             NotBack::Left => return Ok(Some(PAUSE)),
             NotBack::NoPoller => {
                 self.failing_ns.store(0, Ordering::Relaxed);
-                return Ok(Some(POLLER_PAUSE));
+                let has_asked = self.asked.with(|asked| asked.is_some());
+                return Ok(Some(if has_asked { PAUSE } else { POLLER_PAUSE }));
             }
             NotBack::Gone => {
                 self.failing_ns.store(0, Ordering::Relaxed);
@@ -187,6 +206,7 @@ impl Error for Disappeared {}
 mod tests {
     use super::*;
     use fanpcap_linux::interface;
+    use fanpcap_linux::wait::pipe::Pipe;
 
     fn away() -> Away {
         Away {
@@ -196,6 +216,7 @@ mod tests {
             is_away: AtomicBool::new(true),
             sign: Lock::new(None),
             failing_ns: AtomicU64::new(0),
+            asked: Lock::new(None),
             origin: "PCAP_GONE=wait".into(),
             come_back: |_| Ok(()),
         }
@@ -216,6 +237,20 @@ mod tests {
         away.end();
         assert_eq!(away.after(NotBack::Left, 8 + limit), Ok(Some(PAUSE)));
         assert_eq!(refused(7 + 2 * limit), Ok(Some(PAUSE)));
+    }
+
+    #[test]
+    fn a_poller_that_was_asked_is_looked_at_soon() {
+        let away = away();
+        let pause = || away.after(NotBack::NoPoller, 5).unwrap().unwrap();
+        assert_eq!(pause(), POLLER_PAUSE);
+        let pipe = Pipe::new().unwrap();
+        away.keep_asked(Some(pipe.write));
+        assert_eq!(pause(), PAUSE);
+        // The poller has closed the connection.
+        drop(away.take_asked());
+        away.keep_asked(None);
+        assert_eq!(pause(), POLLER_PAUSE);
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn ended(p: PcapHandle, reader: &Reader, end: End) -> Option<c_int> {
 /// wait.
 #[cold]
 fn await_device(p: PcapHandle, reader: &Reader, error: Option<&ReadError>) -> Option<c_int> {
-    let Some(away) = handles::with(p, |entry| entry.away.clone()).flatten() else {
+    let Some(away) = handles::away(p) else {
         return error.map(|error| p.fail(&error.to_string()));
     };
     loop {

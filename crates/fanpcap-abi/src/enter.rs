@@ -3,7 +3,7 @@
 use crate::handles;
 use crate::pcap_handle::PcapHandle;
 use crate::polled::Polled;
-use fanpcap::handle::{Joined, Notes, Return};
+use fanpcap::handle::{Joined, Notes};
 use fanpcap::request::Request;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::settings::{Group, GroupChoice, Polled as Asked};
@@ -15,10 +15,9 @@ use std::time::Duration;
 /// How long to wait until the poller answers a new handle.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long to wait until the poller answers a handle that was its member. The application is
-/// reading, and its pcap_breakloop() waits for this. If the poller is silent, the handle tries
-/// again.
-const AGAIN_WITHIN: Duration = Duration::from_millis(100);
+/// A handle that was a poller's member does not wait here: the application is reading, and calls
+/// pcap_breakloop(). The handle keeps the connection, and looks for the answer again.
+const AGAIN_WITHIN: Duration = Duration::ZERO;
 
 /// Enters a group of the poller of the handle's device, unless the handle is in one.
 pub(crate) fn enter(
@@ -40,7 +39,9 @@ pub(crate) fn enter(
     let steering = steering.and_then(|choice| choice.steering.as_ref());
     let weight = choice.and_then(|choice| choice.weight).unwrap_or(1);
     let class = choice.map_or(0, |choice| choice.class);
-    let io = engine.enter(&EnterRequest {
+    let away = handles::away(p).filter(|away| away.is_away());
+    let mut kept = away.as_ref().and_then(|away| away.take_asked());
+    let request = EnterRequest {
         device: request.system_name(),
         group,
         steering: steering.map(|steering| (steering.program(), steering.options())),
@@ -48,11 +49,15 @@ pub(crate) fn enter(
         weight,
         class,
         ask: ask(p, notes, asked.outgoing),
-        limit: match p.is_away() {
-            true => AGAIN_WITHIN,
-            false => ANSWERS_WITHIN,
+        limit: match away {
+            Some(_) => AGAIN_WITHIN,
+            None => ANSWERS_WITHIN,
         },
-    });
+    };
+    let io = engine.enter(&request, &mut kept);
+    if let Some(away) = away {
+        away.keep_asked(kept);
+    }
     let io = io.map_err(EngineError::from)?;
     let joined = Joined {
         group: io.group().unwrap_or_default(),

@@ -192,6 +192,10 @@ pub(crate) fn polled(p: PcapHandle) -> Option<Arc<Polled>> {
     with(p, |entry| entry.polled.clone()).flatten()
 }
 
+pub(crate) fn away(p: PcapHandle) -> Option<Arc<Away>> {
+    with(p, |entry| entry.away.clone()).flatten()
+}
+
 /// The record on a member's page that shows when the member rejects all packets. `None` if the
 /// handle is no member, or a member without a share.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {

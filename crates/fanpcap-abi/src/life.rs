@@ -328,11 +328,11 @@ impl Return for PcapHandle {
     }
 
     fn is_away(self) -> bool {
-        away(self).is_some_and(|away| away.is_away.load(Ordering::Relaxed))
+        handles::away(self).is_some_and(|away| away.is_away())
     }
 
     fn leave(self) -> Result<(), String> {
-        let away = away(self).ok_or("the handle does not wait")?;
+        let away = handles::away(self).ok_or("the handle does not wait")?;
         let failed = |error: io::Error| {
             let why = match error.kind() == ErrorKind::PermissionDenied {
                 true => " needs CAP_NET_RAW (tcpdump: -Z root)".to_owned(),
@@ -384,14 +384,14 @@ impl Return for PcapHandle {
     }
 
     fn let_go(self) {
-        if let Some(away) = away(self) {
+        if let Some(away) = handles::away(self) {
             // SAFETY: only the reading thread calls this function.
             self.with_reader(|reader| unsafe { reader.let_go(Arc::new(AwayPort(away))) });
         }
     }
 
     fn is_back(self) -> Result<bool, String> {
-        let away = away(self).ok_or("the handle does not wait")?;
+        let away = handles::away(self).ok_or("the handle does not wait")?;
         let request = self.request().ok_or("the handle has no device")?;
         away.finds(request.system_name())
     }
@@ -402,7 +402,7 @@ impl Return for PcapHandle {
         let protocol = packet::ETH_P_SILENT;
         packet::bind(socket, Address { ifindex, protocol })?;
         // Another device of the name may have replaced the one that `is_back` has found.
-        if !away(self).is_some_and(|away| away.fits(socket)) {
+        if !handles::away(self).is_some_and(|away| away.fits(socket)) {
             return Err(ErrorKind::AddrNotAvailable.into());
         }
         match self.notes().is_promiscuous {
@@ -415,15 +415,11 @@ impl Return for PcapHandle {
         let input = take_over::input(self).map_err(|error| error.to_string())?;
         // SAFETY: only the reading thread calls this function.
         self.with_reader(|reader| unsafe { reader.renew(input) });
-        if let Some(away) = away(self) {
+        if let Some(away) = handles::away(self) {
             away.end();
         }
         Ok(())
     }
-}
-
-fn away(p: PcapHandle) -> Option<Arc<Away>> {
-    handles::with(p, |entry| entry.away.clone()).flatten()
 }
 
 /// The other devices of a handle's group.

@@ -7,6 +7,7 @@ use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_steer::GroupOptions;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +31,17 @@ pub trait Polled: Sync {
 
     /// Enters a group of the poller that serves the device in the calling thread's network
     /// namespace. Waits for [`EnterRequest::limit`] at most. The application's first look for
-    /// packets gives the member its share of the group's packets.
+    /// packets gives the member its share of the group's packets. If the poller has not answered in
+    /// time, keeps the connection in `asked`. A later call for the same handle then waits for this
+    /// answer, and does not ask again.
     ///
     /// # Errors
     /// [`NO_POLLER`] if no poller serves the device, and other reasons why the handle is no member.
-    fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal>;
+    fn enter(
+        &self,
+        request: &EnterRequest<'_>,
+        asked: &mut Option<OwnedFd>,
+    ) -> Result<Arc<dyn PolledIo>, Refusal>;
 }
 
 /// The [`Refusal::slug`] if no poller serves the device. A later attempt may find one.

@@ -1,7 +1,7 @@
 //! The engines whose packets come from a poller. The poller does all their work, so they differ in
 //! nothing but their names here.
 
-use crate::enter::{EnterError, PolledMember, enter};
+use crate::enter::{EnterError, PolledMember, enter_or_keep};
 use crate::tasks::Tasks;
 use fanpcap_engine::{
     EnterGroup, EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER,
@@ -14,6 +14,7 @@ use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_ring::PoolWords;
 use fanpcap_steer::Balance;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,12 +67,16 @@ impl Polled for OfPoller {
         found
     }
 
-    fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal> {
+    fn enter(
+        &self,
+        request: &EnterRequest<'_>,
+        asked: &mut Option<OwnedFd>,
+    ) -> Result<Arc<dyn PolledIo>, Refusal> {
         let at = || format!("{}:{}", self.name, request.device);
         let hello = hello(request);
         let opened = place::open(self.name, request.device).map_err(EnterError::Unreachable);
         let entered = opened
-            .and_then(|it| enter(&it.directory, &it.name, &hello, request.limit))
+            .and_then(|it| enter_or_keep(&it.directory, &it.name, &hello, request.limit, asked))
             .and_then(|member| Io::new(member).map_err(EnterError::Pool));
         let io = entered.map_err(|error| refusal(&at(), error))?;
         Ok(Arc::new(io))

@@ -69,11 +69,32 @@ pub fn enter(
     hello: &Hello,
     limit: Duration,
 ) -> Result<PolledMember, EnterError> {
-    let hello = hello.encode().map_err(EnterError::Malformed)?;
+    enter_or_keep(directory, name, hello, limit, &mut None)
+}
+
+/// Enters a group as [`enter`] does. If the poller has not answered in time, keeps the connection
+/// in `asked`. A later call goes on waiting for the answer on this connection, and does not send
+/// its own hello: a poller that is late would be later with each hello of a handle that has given
+/// up.
+///
+/// # Errors
+/// See [`EnterError`].
+pub fn enter_or_keep(
+    directory: &Directory,
+    name: &OsStr,
+    hello: &Hello,
+    limit: Duration,
+    asked: &mut Option<OwnedFd>,
+) -> Result<PolledMember, EnterError> {
     let due_ns = clock::monotonic_ns().saturating_add(nanoseconds(limit));
-    let connection = named::connect(directory, name, limit).map_err(EnterError::Unreachable)?;
-    message::send(connection.as_fd(), &hello, &[]).map_err(EnterError::Unreachable)?;
-    let (answer, descriptors) = await_answer(&connection, due_ns)?;
+    let connection = match asked.take() {
+        Some(connection) => connection,
+        None => ask(directory, name, hello, limit)?,
+    };
+    let Some((answer, descriptors)) = await_answer(&connection, due_ns)? else {
+        *asked = Some(connection);
+        return Err(EnterError::Silent);
+    };
     match answer {
         Answer::Welcome(welcome) => {
             let opened = welcome.open(descriptors).map_err(EnterError::Pool)?;
@@ -90,23 +111,44 @@ pub fn enter(
     }
 }
 
-/// Waits for the poller's answer and its descriptors, until the monotonic clock is at `due_ns`.
-fn await_answer(connection: &OwnedFd, due_ns: u64) -> Result<(Answer, Vec<OwnedFd>), EnterError> {
+/// Connects to a poller, and sends the hello.
+fn ask(
+    directory: &Directory,
+    name: &OsStr,
+    hello: &Hello,
+    limit: Duration,
+) -> Result<OwnedFd, EnterError> {
+    let hello = hello.encode().map_err(EnterError::Malformed)?;
+    let connection = named::connect(directory, name, limit).map_err(EnterError::Unreachable)?;
+    message::send(connection.as_fd(), &hello, &[]).map_err(EnterError::Unreachable)?;
+    Ok(connection)
+}
+
+/// The poller's answer and its descriptors.
+type Answered = (Answer, Vec<OwnedFd>);
+
+/// Waits for the poller's answer until the monotonic clock is at `due_ns`; `None` if it has not
+/// come by then.
+fn await_answer(connection: &OwnedFd, due_ns: u64) -> Result<Option<Answered>, EnterError> {
     let mut buffer = vec![0; LONGEST];
     loop {
         match message::receive(connection.as_fd(), &mut buffer, DESCRIPTORS) {
             Ok(Some(message)) => {
                 let bytes = buffer.get(..message.len).unwrap_or_default();
                 let answer = Answer::decode(bytes).map_err(EnterError::Malformed)?;
-                return Ok((answer, message.descriptors));
+                return Ok(Some((answer, message.descriptors)));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(None) => return Err(EnterError::Silent),
+            // The poller has ended, and has not read the hello.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(EnterError::Silent);
+            }
             Err(error) => return Err(EnterError::Unreachable(error)),
         }
         let left = due_ns.saturating_sub(clock::monotonic_ns());
         if left == 0 {
-            return Err(EnterError::Silent);
+            return Ok(None);
         }
         match events::poll(&[connection.as_fd()], Some(Duration::from_nanos(left))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {

@@ -10,5 +10,5 @@ mod enter;
 mod engine;
 
 pub use engine::{OfPoller, refusal};
-pub use enter::{EnterError, PolledMember, enter};
+pub use enter::{EnterError, PolledMember, enter, enter_or_keep};
 pub use port::ended;

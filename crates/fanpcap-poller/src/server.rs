@@ -17,7 +17,7 @@ use closer::Closer;
 use fanpcap_linux::process::child::open_files_max;
 use fanpcap_linux::unix::plain::PlainConnection;
 use fanpcap_linux::unix::{self, Peer, message, named};
-use fanpcap_linux::wait::{self, Wake, clock};
+use fanpcap_linux::wait::{self, Wake, clock, pipe};
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Question, Refused, Request};
 use once::{HEAD_LEN, Once, Speech};
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,6 +274,11 @@ impl Server {
     fn greet(&mut self, number: u64, hello: &Hello) -> Option<()> {
         let connection = self.connections.get_mut(&number)?;
         let socket = connection.socket.as_fd();
+        // A newcomer that has given up would own buckets until its hang-up is seen, and the time
+        // for its pool would make the next ones give up, too.
+        if pipe::has_hung_up(socket).unwrap_or(false) {
+            return None;
+        }
         if let Some(refused) = connection.refused.take() {
             refuse(socket, refused);
             return None;

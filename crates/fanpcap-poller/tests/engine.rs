@@ -10,10 +10,10 @@ use clients::{NAME, Poller, Wire, frames, hello, send};
 use fanpcap_group::view::FinalCounters;
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::effective_user;
-use fanpcap_linux::unix::named;
+use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::events;
-use fanpcap_poll::message::{Hello, Program, Steering};
-use fanpcap_polled::{EnterError, PolledMember, enter};
+use fanpcap_poll::message::{Answer, Hello, LONGEST, Program, Refused, Request, Steering};
+use fanpcap_polled::{EnterError, PolledMember, enter, enter_or_keep};
 use fanpcap_reader::{GroupTasks, Input, LinkState, Port, PortStatistics, Ring};
 use fanpcap_ring::{Layout as _, Pool};
 use fanpcap_testkit::Scratch;
@@ -319,4 +319,50 @@ fn why_a_handle_is_no_member_is_told() {
             .starts_with("can't reach the device's poller"),
         "{dead}"
     );
+}
+
+/// The poller makes pools for many handles, one after another.
+#[test]
+fn a_handle_asks_a_late_poller_once_and_finds_its_answer_later() {
+    let scratch = Scratch::new().unwrap();
+    let directory = Directory::open(&scratch.file("")).unwrap();
+    let listener = named::socket().unwrap();
+    named::listen(listener.as_fd(), &directory, OsStr::new(NAME), 0o600, 4).unwrap();
+    let mut asked = None;
+    let look = |asked: &mut Option<_>| {
+        let entered = enter_or_keep(
+            &directory,
+            OsStr::new(NAME),
+            &hello(),
+            Duration::ZERO,
+            asked,
+        );
+        entered.unwrap_err()
+    };
+    for _ in 0..3 {
+        assert!(matches!(look(&mut asked), EnterError::Silent));
+        assert!(asked.is_some());
+    }
+    let poller = named::accept(listener.as_fd()).unwrap().unwrap();
+    assert!(named::accept(listener.as_fd()).unwrap().is_none());
+    let mut buffer = vec![0; LONGEST];
+    let message = message::receive(poller.as_fd(), &mut buffer, 0).unwrap();
+    let request = Request::decode(&buffer[..message.unwrap().len]);
+    assert_eq!(request, Ok(Request::Hello(hello())));
+    let again = message::receive(poller.as_fd(), &mut buffer, 0).unwrap_err();
+    assert_eq!(again.kind(), std::io::ErrorKind::WouldBlock, "one hello");
+    let refused = Refused {
+        slug: "poller-full".to_owned(),
+        text: "full".to_owned(),
+    };
+    let answer = Answer::Refused(refused.clone()).encode().unwrap();
+    message::send(poller.as_fd(), &answer, &[]).unwrap();
+    assert!(matches!(look(&mut asked), EnterError::Refused(it) if it == refused));
+    assert!(asked.is_none());
+    // A connection that the poller closes is of no use.
+    assert!(matches!(look(&mut asked), EnterError::Silent) && asked.is_some());
+    drop(named::accept(listener.as_fd()).unwrap().unwrap());
+    await_so("the end of the connection", || {
+        matches!(look(&mut asked), EnterError::Silent) && asked.is_none()
+    });
 }

@@ -35,7 +35,7 @@ impl Pipe {
     }
 }
 
-/// Whether all descriptors of the other end are closed.
+/// Whether all descriptors of the other end are closed. Also for the ends of a Unix socket.
 ///
 /// # Errors
 /// The error of poll(2), except `EINTR`.

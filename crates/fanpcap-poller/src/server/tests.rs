@@ -5,6 +5,7 @@ use crate::queue::{Idle, Queue};
 use crate::{Accounts, Burst, Policy, Source, SourceCounts, SourceError};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::raise_open_files;
+use fanpcap_linux::process::effective_user;
 use fanpcap_poll::PoolKind;
 use fanpcap_poll::message::Steering;
 use fanpcap_testkit::Scratch;
@@ -148,6 +149,27 @@ fn a_connection_whose_message_waits_is_not_closed_as_silent() {
         scene.grow_old();
         scene.turn();
     }
+}
+
+/// A poller that makes large pools, or serves many newcomers, is late.
+#[test]
+fn a_newcomer_that_has_given_up_becomes_no_member() {
+    let mut scene = Scene::new();
+    let group = (5, effective_user());
+    let ended = |scene: &mut Scene| {
+        let watched = scene.server.device.watch(0, group, 1);
+        watched.unwrap().ended.len()
+    };
+    assert_eq!(ended(&mut scene), 0);
+    let [there, gone]: [OwnedFd; 2] = scene.connect();
+    say(&there, &hello());
+    say(&gone, &hello());
+    drop(gone);
+    while scene.server.connections.len() > 1 || !has_answer(&there) {
+        scene.turn();
+    }
+    assert_eq!(scene.server.device.sizes(), [1, 1]);
+    assert_eq!(ended(&mut scene), 0, "it was a member");
 }
 
 #[test]

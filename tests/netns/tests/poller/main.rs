@@ -9,6 +9,7 @@ mod ends;
 mod listing;
 mod missed;
 mod refusals;
+mod returns;
 mod sending;
 mod unprivileged;
 mod programs;

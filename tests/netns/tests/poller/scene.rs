@@ -53,15 +53,22 @@ impl Poller {
 
     /// Starts a poller as [`Poller::start`] does, whose packet socket has these options.
     pub(crate) fn start_with(engine: &str, options: Options) -> Result<Self> {
-        Self::start_as(engine, options, false)
+        Self::start_as(engine, options, false, Duration::ZERO)
+    }
+
+    /// Starts a poller that answers members after 300 ms at the earliest.
+    pub(crate) fn start_late(engine: &str) -> Result<Self> {
+        Self::start_as(engine, OPTIONS, false, Duration::from_millis(300))
     }
 
     /// Starts a poller that sends the frames of members.
     pub(crate) fn start_sending(engine: &str) -> Result<Self> {
-        Self::start_as(engine, OPTIONS, true)
+        Self::start_as(engine, OPTIONS, true, Duration::ZERO)
     }
 
-    fn start_as(engine: &str, options: Options, sends: bool) -> Result<Self> {
+    /// The server rests for `between` after each turn. To accept a member takes one turn, and to
+    /// answer it takes the next one.
+    fn start_as(engine: &str, options: Options, sends: bool, between: Duration) -> Result<Self> {
         let ifindex = interface::index(DEVICE).context("no device")?;
         let source: Box<dyn Source + Send> = match engine {
             "packet" => Box::new(PacketSource::open(ifindex, options)?),
@@ -82,7 +89,7 @@ impl Poller {
         let server = Arc::new(Mutex::new(Server::new(listener, device)));
         let is_over = Arc::<AtomicBool>::default();
         let (served, over) = (Arc::clone(&server), Arc::clone(&is_over));
-        let thread = thread::spawn(move || serve(&served, &over));
+        let thread = thread::spawn(move || serve(&served, &over, between));
         Ok(Self {
             server,
             is_over,
@@ -179,7 +186,7 @@ pub(crate) struct Stall {
     _thread: JoinHandle<Option<()>>,
 }
 
-fn serve(server: &Mutex<Server>, is_over: &AtomicBool) {
+fn serve(server: &Mutex<Server>, is_over: &AtomicBool, between: Duration) {
     while !is_over.load(Ordering::Relaxed) {
         // Short turns, so that the test can look at the server.
         let limit = Duration::from_millis(2);
@@ -187,6 +194,7 @@ fn serve(server: &Mutex<Server>, is_over: &AtomicBool) {
         if !matches!(turned, Ok(Ok(()))) {
             return;
         }
+        thread::sleep(between);
         thread::yield_now();
     }
 }

@@ -1,0 +1,41 @@
+//! Handles with `gone = wait` whose poller has ended: what they are at the next one.
+
+use anyhow::Result;
+use fanpcap_netns::{Wire, on_wire};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::member::Member;
+use fanpcap_testkit::traffic::{self, Frame};
+
+use crate::scene::{Poller, tcpdump};
+
+fn frames(wire: &Wire, from: u64) -> Result<Vec<Frame>> {
+    let frames = traffic::frames(from, &traffic::flows(1, 20), from..from + 20)?;
+    wire.send_as_tap(&frames)?;
+    Ok(frames)
+}
+
+/// A member of group 5 that waits for the next poller.
+fn waiting(wire: &Wire) -> Result<Member> {
+    let program = tcpdump(wire, "packet")?.group(5, "flow");
+    program.set("PCAP_GONE", "wait").start(&wire.scratch)
+}
+
+/// A handle does not wait in its read for the poller's answer, and must not ask again and again.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_handle_enters_the_group_of_a_poller_that_answers_late() -> Result<()> {
+    on_wire(1, |wire| {
+        let poller = Poller::start("packet")?;
+        let member = waiting(wire)?;
+        poller.await_shares(5, 1)?;
+        drop(poller);
+        let poller = Poller::start_late("packet")?;
+        let mut sent = 0;
+        await_for("the member to read", LIMIT, || {
+            sent += frames(wire, sent)?.len() as u64;
+            Ok((member.captured() > 0).then_some(()))
+        })?;
+        poller.await_shares(5, 1)?;
+        member.stop().map(drop)
+    })
+}
