@@ -1,9 +1,10 @@
-//! `ps_ifdrop` of a handle whose device was replaced.
+//! `ps_ifdrop` of a handle whose device or poller was replaced.
 
 use std::ffi::c_uint;
 
-/// The total of `ps_ifdrop` over successive devices of one name. The system's library adds the
-/// changes of the device's counter, which begins with 0 again on a new device.
+/// The total of `ps_ifdrop` over successive devices of one name, and over the handle's former
+/// pollers. The system's library adds the changes of the device's counter, which begins with 0
+/// again on a new device.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceDrops {
     last: c_uint,
@@ -20,6 +21,17 @@ impl DeviceDrops {
         }
         self.total
     }
+
+    /// Adds what the source of a poller has dropped. The handle leaves this poller.
+    pub(crate) fn add_missed(&mut self, missed: u64) {
+        self.total = self.total.wrapping_add(wrapped(missed));
+    }
+}
+
+/// libpcap's counters are 32 bits wide and wrap.
+pub(crate) fn wrapped(counter: u64) -> c_uint {
+    let [a, b, c, d, ..] = counter.to_le_bytes();
+    c_uint::from_le_bytes([a, b, c, d])
 }
 
 #[cfg(test)]
@@ -34,5 +46,14 @@ mod tests {
         let gone = 5_u32.wrapping_sub(105);
         assert_eq!(drops.total(gone), 5);
         assert_eq!(drops.total(gone.wrapping_add(7)), 12);
+    }
+
+    #[test]
+    fn the_drops_of_former_pollers_stay() {
+        let mut drops = DeviceDrops::default();
+        drops.add_missed(40);
+        assert_eq!([2, 5].map(|counted| drops.total(counted)), [42, 45]);
+        drops.add_missed(3);
+        assert_eq!(drops.total(5), 48);
     }
 }

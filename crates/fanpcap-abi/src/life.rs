@@ -363,6 +363,7 @@ impl Return for PcapHandle {
             let [received, dropped] = polled.io.counted();
             entry.past.received = entry.past.received.saturating_add(received);
             entry.past.dropped = entry.past.dropped.saturating_add(dropped);
+            entry.device_drops.add_missed(polled.io.missed());
             Some(polled)
         });
         let port = Arc::new(AwayPort(Arc::clone(&away)));

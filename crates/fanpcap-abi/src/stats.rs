@@ -1,11 +1,12 @@
 //! pcap_stats, and the library's version text.
 
+use crate::device_drops::wrapped;
 use crate::handles;
 use crate::message::{guard, guard_handle};
 use crate::pcap_handle::PcapHandle;
 use crate::system::{Stats, system};
 use fanpcap::several;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
 /// See pcap_stats(3PCAP). Also publishes a member's counters.
@@ -31,10 +32,11 @@ pub unsafe extern "C" fn pcap_stats(p: PcapHandle, stats: *mut Stats) -> c_int {
 /// # Errors
 /// The status of pcap_stats(3PCAP) of the system's library.
 pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
-    let mut sum = Stats::default();
+    let (mut sum, mut missed) = (Stats::default(), 0);
     let add = |part: PcapHandle| match part.statistics() {
         Ok(mut own) => {
             add_taken(part, &mut own);
+            missed += missed_by_poller(part);
             sum.received = sum.received.wrapping_add(own.received);
             sum.dropped = sum.dropped.wrapping_add(own.dropped);
             sum.interface_dropped = sum.interface_dropped.wrapping_add(own.interface_dropped);
@@ -56,6 +58,8 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
                 }
                 entry.past
             });
+            // As the drops of a device: they came before the group's steering.
+            sum.interface_dropped = sum.interface_dropped.wrapping_add(wrapped(missed));
             let past = past.unwrap_or_default();
             let received = sum.received.wrapping_add(wrapped(past.received));
             sum.received = received.wrapping_sub(wrapped(rejected));
@@ -73,9 +77,6 @@ fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some(polled) = &entry.polled {
             [stats.received, stats.dropped] = polled.io.counted().map(wrapped);
-            // As the drops of a device: they came before the group's steering.
-            let missed = wrapped(polled.io.missed());
-            stats.interface_dropped = stats.interface_dropped.wrapping_add(missed);
             return;
         }
         if let Some((member, _)) = &mut entry.member {
@@ -94,10 +95,9 @@ fn add_taken(p: PcapHandle, stats: &mut Stats) {
     });
 }
 
-/// libpcap's counters are 32 bits wide and wrap.
-fn wrapped(counter: u64) -> c_uint {
-    let [a, b, c, d, ..] = counter.to_le_bytes();
-    c_uint::from_le_bytes([a, b, c, d])
+/// Packets that the source of a handle's present poller has dropped.
+fn missed_by_poller(p: PcapHandle) -> u64 {
+    handles::polled(p).map_or(0, |polled| polled.io.missed())
 }
 
 /// See pcap_lib_version(3PCAP). Returns the text of the system's library, followed by ours.

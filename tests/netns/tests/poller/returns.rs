@@ -1,7 +1,8 @@
 //! Handles with `gone = wait` whose poller has ended: what they are at the next one.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use fanpcap_netns::{Wire, on_wire};
+use fanpcap_poller::packet::Options;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::member::Member;
 use fanpcap_testkit::traffic::{self, Frame};
@@ -37,5 +38,41 @@ fn a_handle_enters_the_group_of_a_poller_that_answers_late() -> Result<()> {
         })?;
         poller.await_shares(5, 1)?;
         member.stop().map(drop)
+    })
+}
+
+/// Nobody asks for the counters before the poller ends.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn drops_before_a_poller_that_has_ended_are_counted() -> Result<()> {
+    on_wire(1, |wire| {
+        // A ring of 1 MiB.
+        let options = Options {
+            blocks: 4,
+            ..Options::default()
+        };
+        let poller = Poller::start_with("packet", options)?;
+        let waiting = waiting(wire)?;
+        let other = tcpdump(wire, "packet")?.group(5, "flow");
+        let other = other.start(&wire.scratch)?;
+        poller.await_shares(5, 2)?;
+        let stall = poller.stall();
+        let all = traffic::frames(1, &traffic::flows(1, 20), 0..20_000)?;
+        wire.send_as_tap(&all)?;
+        drop(stall);
+        let dropped = poller.dropped()?;
+        ensure!(dropped > 0, "the ring was not full");
+        // The poller writes the number into all pools of a group at once.
+        let expected = format!("{dropped} packets dropped by interface");
+        await_for(&expected, LIMIT, || {
+            other.signal("USR1")?;
+            Ok(other.said()?.contains(&expected).then_some(()))
+        })?;
+        drop(poller);
+        let poller = Poller::start("packet")?;
+        poller.await_shares(5, 1)?;
+        let ended = waiting.stop()?;
+        ensure!(ended.said.contains(&expected), "{}", ended.said);
+        Ok(())
     })
 }
