@@ -2,6 +2,7 @@
 
 use crate::pcap_handle::PcapHandle;
 use fanpcap::gone::NotBack;
+use fanpcap_config::steering::GroupOptions;
 use fanpcap_group::waiting::Sign;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::netlink::monitor::LinkMonitor;
@@ -28,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// descriptor.
 const POLLER_PAUSE: Duration = Duration::from_millis(200);
 
+/// A steering program's text, and the options of its group.
+pub(crate) type Former = (Box<str>, GroupOptions);
+
 /// A handle's preparations for the end of its device.
 #[derive(Debug)]
 pub(crate) struct Away {
@@ -44,6 +48,9 @@ pub(crate) struct Away {
     failing_ns: AtomicU64,
     /// The connection on which the handle has asked a poller that has not answered yet.
     asked: Lock<Option<OwnedFd>>,
+    /// The steering program of the handle's group at its last poller, if the handle did not ask for
+    /// it. The handle may be the first that comes back.
+    former: Lock<Option<Arc<Former>>>,
     /// The setting that makes the handle wait: `PCAP_GONE=wait`, `/etc/pcap.conf:3`.
     pub(crate) origin: Box<str>,
     pub(crate) come_back: fn(PcapHandle) -> Result<(), NotBack>,
@@ -68,6 +75,7 @@ impl Away {
             sign: Lock::new(None),
             failing_ns: AtomicU64::new(0),
             asked: Lock::new(None),
+            former: Lock::new(None),
             origin: origin.into(),
             come_back,
         })
@@ -123,6 +131,17 @@ impl Away {
     /// Keeps the connection on which the handle has asked a poller, for the next attempt.
     pub(crate) fn keep_asked(&self, asked: Option<OwnedFd>) {
         drop(self.asked.with(|kept| mem::replace(kept, asked)));
+    }
+
+    /// Notes the steering program of the handle's group, of which the poller has told.
+    pub(crate) fn note_steering(&self, steering: Option<(&str, GroupOptions)>) {
+        let former = steering.map(|(text, options)| Arc::new((text.into(), options)));
+        drop(self.former.with(|noted| mem::replace(noted, former)));
+    }
+
+    /// The steering program that was noted.
+    pub(crate) fn former(&self) -> Option<Arc<Former>> {
+        self.former.with(|noted| noted.clone())
     }
 
     /// Discards the notifications that have come.
@@ -217,6 +236,7 @@ mod tests {
             sign: Lock::new(None),
             failing_ns: AtomicU64::new(0),
             asked: Lock::new(None),
+            former: Lock::new(None),
             origin: "PCAP_GONE=wait".into(),
             come_back: |_| Ok(()),
         }

@@ -31,20 +31,18 @@ pub(crate) fn enter(
         return Ok(());
     }
     let engine = fanpcap_engines::polled(asked.engine.name()).ok_or(JoinError::NotPacket)?;
-    let group = choice.map_or(EnterGroup::Own, |choice| match choice.group {
-        Group::Number(number) => EnterGroup::Number(number),
-        Group::New => EnterGroup::New,
-    });
     let steering = choice.filter(|choice| !choice.is_default);
     let steering = steering.and_then(|choice| choice.steering.as_ref());
     let weight = choice.and_then(|choice| choice.weight).unwrap_or(1);
     let class = choice.map_or(0, |choice| choice.class);
     let away = handles::away(p).filter(|away| away.is_away());
     let mut kept = away.as_ref().and_then(|away| away.take_asked());
+    let former = away.as_ref().and_then(|away| away.former());
     let request = EnterRequest {
         device: request.system_name(),
-        group,
+        group: group(choice),
         steering: steering.map(|steering| (steering.program(), steering.options())),
+        former: former.as_deref().map(|(text, options)| (&**text, *options)),
         name: choice.and_then(|choice| choice.name.as_deref()),
         weight,
         class,
@@ -68,6 +66,13 @@ pub(crate) fn enter(
     let polled = Arc::new(Polled::new(io, joined));
     drop(handles::with_new(p, |entry| entry.polled.replace(polled)));
     Ok(())
+}
+
+fn group(choice: Option<&GroupChoice>) -> EnterGroup {
+    choice.map_or(EnterGroup::Own, |choice| match choice.group {
+        Group::Number(number) => EnterGroup::Number(number),
+        Group::New => EnterGroup::New,
+    })
 }
 
 /// An activated handle's requirements for its rings.

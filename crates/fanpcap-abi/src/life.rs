@@ -366,6 +366,9 @@ impl Return for PcapHandle {
             entry.device_drops.add_missed(polled.io.missed());
             Some(polled)
         });
+        if let Some(Some(polled)) = &polled {
+            away.note_steering(polled.io.steering());
+        }
         let port = Arc::new(AwayPort(Arc::clone(&away)));
         away.is_away.store(true, Ordering::Relaxed);
         // SAFETY: only the reading thread calls this function.

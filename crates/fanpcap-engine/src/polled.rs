@@ -70,6 +70,10 @@ pub struct EnterRequest<'a> {
     pub group: EnterGroup,
     /// The steering program's text and the group's options; `None` for those that the group has.
     pub steering: Option<(&'a str, GroupOptions)>,
+    /// The steering program that the group had at the handle's former poller
+    /// ([`PolledIo::steering`]). If `steering` is `None` and the group is new, it begins with this
+    /// program.
+    pub former: Option<(&'a str, GroupOptions)>,
     /// The member's name, if it has one.
     pub name: Option<&'a str>,
     /// The member's weight.
@@ -101,6 +105,10 @@ pub trait PolledIo: Send + Sync {
 
     /// The number of the member's group, if it has one.
     fn group(&self) -> Option<u16>;
+
+    /// The steering program's text and the options of the member's group, if the group has a number
+    /// and the request did not say them.
+    fn steering(&self) -> Option<(&str, GroupOptions)>;
 
     /// Sends a frame by the poller, without waiting. What becomes of the frame at the device is not
     /// reported.

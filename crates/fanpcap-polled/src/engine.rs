@@ -12,7 +12,7 @@ use fanpcap_poll::message::{self, Hello, Program, Steering};
 use fanpcap_poll::place::{self, Found};
 use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_ring::PoolWords;
-use fanpcap_steer::Balance;
+use fanpcap_steer::{Balance, GroupOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -134,16 +134,10 @@ fn silent(at: &str) -> String {
 }
 
 fn hello(request: &EnterRequest<'_>) -> Hello {
-    let steering = match request.steering {
-        None => Steering::Any,
-        Some((text, options)) => Steering::Program(Program {
-            text: text.to_owned(),
-            flows: options.flows,
-            balance: options.balance.map(|balance| match balance {
-                Balance::Idle => message::Balance::Idle,
-                Balance::All => message::Balance::All,
-            }),
-        }),
+    let steering = match (request.steering, request.former) {
+        (Some((text, options)), _) => Steering::Program(program(text, options)),
+        (None, Some((text, options))) => Steering::Former(program(text, options)),
+        (None, None) => Steering::Any,
     };
     let memory = request.ask.bytes;
     let memory = memory.map(|bytes| bytes.checked_next_multiple_of(BLOCK_LEN).unwrap_or(bytes));
@@ -160,6 +154,27 @@ fn hello(request: &EnterRequest<'_>) -> Hello {
         memory,
         wants_sent: request.ask.outgoing,
         wants_number: request.group == EnterGroup::New,
+    }
+}
+
+fn program(text: &str, options: GroupOptions) -> Program {
+    Program {
+        text: text.to_owned(),
+        flows: options.flows,
+        balance: options.balance.map(|balance| match balance {
+            Balance::Idle => message::Balance::Idle,
+            Balance::All => message::Balance::All,
+        }),
+    }
+}
+
+fn options(program: &Program) -> GroupOptions {
+    GroupOptions {
+        flows: program.flows,
+        balance: program.balance.map(|balance| match balance {
+            message::Balance::Idle => Balance::Idle,
+            message::Balance::All => Balance::All,
+        }),
     }
 }
 
@@ -195,6 +210,11 @@ impl PolledIo for Io {
 
     fn group(&self) -> Option<u16> {
         self.member.group()
+    }
+
+    fn steering(&self) -> Option<(&str, GroupOptions)> {
+        let program = self.member.steering()?;
+        Some((&program.text, options(program)))
     }
 
     fn send(&self, frame: &[u8]) -> io::Result<()> {

@@ -7,7 +7,9 @@ use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::{clock, events};
 use fanpcap_poll::PoolFile;
-use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Refused, Request, Welcome};
+use fanpcap_poll::message::{
+    Answer, Hello, LONGEST, Malformed, Program, Refused, Request, Welcome,
+};
 use fanpcap_reader::{GroupTasks, Input, Ring};
 use fanpcap_ring::PoolWords;
 use std::error::Error;
@@ -54,6 +56,7 @@ pub struct PolledMember {
     connection: Arc<OwnedFd>,
     pool: PoolFile,
     bell: Arc<OwnedFd>,
+    steering: Option<Program>,
     welcome: Welcome,
 }
 
@@ -96,13 +99,14 @@ pub fn enter_or_keep(
         return Err(EnterError::Silent);
     };
     match answer {
-        Answer::Welcome(welcome) => {
+        Answer::Welcome(mut welcome) => {
             let opened = welcome.open(descriptors).map_err(EnterError::Pool)?;
             Ok(PolledMember {
                 at: name.to_string_lossy().into(),
                 connection: Arc::new(connection),
                 pool: opened.pool,
                 bell: Arc::new(opened.bell),
+                steering: welcome.steering.take(),
                 welcome,
             })
         }
@@ -180,6 +184,11 @@ impl PolledMember {
         self.welcome.group
     }
 
+    /// The steering program of the member's group, if the member has not said it.
+    pub fn steering(&self) -> Option<&Program> {
+        self.steering.as_ref()
+    }
+
     /// Sends a frame by the poller. See [`fanpcap_engine::PolledIo::send`].
     ///
     /// # Errors
@@ -222,7 +231,7 @@ impl PolledMember {
     }
 
     pub(crate) fn own_tasks(&self) -> io::Result<Arc<Tasks>> {
-        let tasks = Tasks::new(Arc::clone(&self.connection), self.welcome)?;
+        let tasks = Tasks::new(Arc::clone(&self.connection), self.welcome.clone())?;
         Ok(Arc::new(tasks))
     }
 

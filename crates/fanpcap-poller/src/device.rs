@@ -274,6 +274,7 @@ impl Device {
             hardware: self.hardware,
             group: self.number(index),
             may_send: self.sender.is_some(),
+            steering: self.steering(index, hello),
         };
         Ok(Entered {
             member,

@@ -378,7 +378,7 @@ fn is_the_members(error: &io::Error) -> bool {
 
 /// Answers a newcomer that has become a member. `None` if the answer can't be sent.
 fn welcome(socket: BorrowedFd<'_>, entered: &Entered) -> Option<()> {
-    let bytes = Answer::Welcome(entered.welcome).encode().ok()?;
+    let bytes = Answer::Welcome(entered.welcome.clone()).encode().ok()?;
     message::send(socket, &bytes, &entered.descriptors()).ok()
 }
 

@@ -1,6 +1,7 @@
 //! The messages of pollers.
 
 use super::fields::{Reader, Writer};
+use super::request::Program;
 use super::{Malformed, TEXT_MAX, head, open};
 use crate::pool_file::{PoolFile, PoolSize};
 use std::io;
@@ -22,7 +23,7 @@ pub enum Answer {
 }
 
 /// What a new member gets. The message carries the descriptors of the pool and of the bell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The pool's size.
     pub pool: PoolSize,
@@ -36,6 +37,10 @@ pub struct Welcome {
     pub group: Option<u16>,
     /// Whether the member may send frames ([`super::Request::Frame`]).
     pub may_send: bool,
+    /// How the group shares packets, if the member has a group with a number and did not say it. If
+    /// the member comes back first, the group begins with the same steering program
+    /// ([`super::Steering::Former`]).
+    pub steering: Option<Program>,
 }
 
 /// Why a newcomer is no member.
@@ -108,6 +113,10 @@ impl Answer {
                 out.u16(welcome.hardware);
                 out.option(welcome.group.map(u32::from));
                 out.u8(welcome.may_send.into());
+                out.u8(welcome.steering.is_some().into());
+                if let Some(program) = &welcome.steering {
+                    program.write(&mut out)?;
+                }
                 Ok(out.done())
             }
             Self::Refused(refused) => {
@@ -144,6 +153,10 @@ impl Answer {
                 hardware: from.u16("device")?,
                 group: from.group()?,
                 may_send: from.flag("permission")?,
+                steering: match from.flag("steering")? {
+                    true => Some(Program::read(&mut from)?),
+                    false => None,
+                },
             }),
             TAKEOVER => Self::Takeover(Takeover {
                 pool: read_size(&mut from)?,

@@ -1,6 +1,6 @@
 //! The messages of members.
 
-use super::fields::Reader;
+use super::fields::{Reader, Writer};
 use super::{HEAD_LEN, LONGEST, Malformed, TEXT_MAX, head, open};
 
 /// How a group shares packets.
@@ -10,6 +10,9 @@ pub enum Steering {
     Any,
     /// By this steering program.
     Program(Program),
+    /// As the group does now; for the first member, by this steering program. The group had it at a
+    /// former poller ([`super::Welcome::steering`]).
+    Former(Program),
 }
 
 /// A steering program, and the options of its group.
@@ -135,13 +138,11 @@ impl Hello {
             Steering::Any => out.u8(0),
             Steering::Program(program) => {
                 out.u8(1);
-                out.option(program.flows);
-                out.u8(match program.balance {
-                    None => 0,
-                    Some(Balance::Idle) => 1,
-                    Some(Balance::All) => 2,
-                });
-                out.text("steering program", &program.text, TEXT_MAX)?;
+                program.write(&mut out)?;
+            }
+            Steering::Former(program) => {
+                out.u8(2);
+                program.write(&mut out)?;
             }
         }
         out.name_or_none("name", self.name.as_deref())?;
@@ -165,7 +166,8 @@ impl Hello {
             group: from.group()?,
             steering: match from.u8("steering")? {
                 0 => Steering::Any,
-                1 => Steering::Program(program(&mut from)?),
+                1 => Steering::Program(Program::read(&mut from)?),
+                2 => Steering::Former(Program::read(&mut from)?),
                 _ => return Err(Malformed::Field("steering")),
             },
             name: from.name_or_none("name")?,
@@ -185,15 +187,27 @@ impl Hello {
     }
 }
 
-fn program(from: &mut Reader<'_>) -> Result<Program, Malformed> {
-    Ok(Program {
-        flows: from.option("number of flows")?,
-        balance: match from.u8("balance")? {
-            0 => None,
-            1 => Some(Balance::Idle),
-            2 => Some(Balance::All),
-            _ => return Err(Malformed::Field("balance")),
-        },
-        text: from.text("steering program", TEXT_MAX)?,
-    })
+impl Program {
+    pub(super) fn write(&self, out: &mut Writer) -> Result<(), Malformed> {
+        out.option(self.flows);
+        out.u8(match self.balance {
+            None => 0,
+            Some(Balance::Idle) => 1,
+            Some(Balance::All) => 2,
+        });
+        out.text("steering program", &self.text, TEXT_MAX)
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            flows: from.option("number of flows")?,
+            balance: match from.u8("balance")? {
+                0 => None,
+                1 => Some(Balance::Idle),
+                2 => Some(Balance::All),
+                _ => return Err(Malformed::Field("balance")),
+            },
+            text: from.text("steering program", TEXT_MAX)?,
+        })
+    }
 }

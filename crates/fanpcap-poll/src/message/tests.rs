@@ -10,7 +10,7 @@ fn name() -> impl Strategy<Value = String> {
     "[a-z0-9:.ä-]{1,60}"
 }
 
-fn steering() -> impl Strategy<Value = Steering> {
+fn program() -> impl Strategy<Value = Program> {
     let balance = prop_oneof![
         Just(None),
         Just(Some(Balance::Idle)),
@@ -21,14 +21,19 @@ fn steering() -> impl Strategy<Value = Steering> {
         any::<Option<u32>>(),
         balance,
     );
-    let program = program.prop_map(|(text, flows, balance)| {
-        Steering::Program(Program {
-            text,
-            flows,
-            balance,
-        })
-    });
-    prop_oneof![Just(Steering::Any), program]
+    program.prop_map(|(text, flows, balance)| Program {
+        text,
+        flows,
+        balance,
+    })
+}
+
+fn steering() -> impl Strategy<Value = Steering> {
+    prop_oneof![
+        Just(Steering::Any),
+        program().prop_map(Steering::Program),
+        program().prop_map(Steering::Former),
+    ]
 }
 
 fn text(text: String) -> Steering {
@@ -84,7 +89,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<bool>(),
     );
     prop_oneof![
-        (size(), numbers).prop_map(|(pool, (slot, ifindex, hardware, group, may_send))| {
+        (size(), numbers, proptest::option::of(program())).prop_map(|(pool, numbers, steering)| {
+            let (slot, ifindex, hardware, group, may_send) = numbers;
             Answer::Welcome(Welcome {
                 pool,
                 slot,
@@ -92,6 +98,7 @@ fn answer() -> impl Strategy<Value = Answer> {
                 hardware,
                 group,
                 may_send,
+                steering,
             })
         }),
         (size(), any::<u64>(), any::<bool>()).prop_map(|(pool, member, with_copies)| {
@@ -252,12 +259,13 @@ fn a_member_opens_what_the_poller_has_sent_and_nothing_else() {
         hardware: 1,
         group: None,
         may_send: false,
+        steering: None,
     };
     let [poller, member] = unix::pair().unwrap();
     let (file, _lanes) = PoolFile::create(PoolKind::File, size).unwrap();
     let [bell, _] = unix::pair().unwrap();
     let receive = |descriptors: &[_]| {
-        let bytes = Answer::Welcome(welcome).encode().unwrap();
+        let bytes = Answer::Welcome(welcome.clone()).encode().unwrap();
         message::send(poller.as_fd(), &bytes, descriptors).unwrap();
         let mut buffer = [0; 256];
         let message = message::receive(member.as_fd(), &mut buffer, 4)

@@ -10,7 +10,7 @@ use crate::limits::{Limits, Reached, Taken};
 use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_group::served::ServedGroup;
 use fanpcap_linux::file::sealed;
-use fanpcap_poll::message::{Hello, Refused};
+use fanpcap_poll::message::{Hello, Program, Refused, Steering};
 use fanpcap_ring::pool::PoolCounts;
 use fanpcap_steer::native::Evaluator;
 use std::collections::BTreeMap;
@@ -35,6 +35,8 @@ pub(super) struct Group {
     /// The user for whom the group counts.
     pub(super) account: Account,
     digest: u64,
+    /// The steering program, for members that have not said it.
+    program: Program,
     /// The mode or the steering program, for watchers.
     pub(super) title: String,
     /// The counts that watchers got last, and when they were read.
@@ -71,11 +73,22 @@ impl Device {
         self.groups[usize::from(index)].as_ref()?.number
     }
 
+    /// The steering program of the group at an index, for the welcome of a newcomer that has not
+    /// said it. The group of one handle begins again as it began.
+    pub(super) fn steering(&self, index: u8, hello: &Hello) -> Option<Program> {
+        let group = self.groups[usize::from(index)].as_ref()?;
+        let is_asked = matches!(hello.steering, Steering::Program(_));
+        (group.number.is_some() && !is_asked).then(|| group.program.clone())
+    }
+
     /// Checks that a newcomer's steering program is the group's.
     pub(super) fn check(&self, index: u8, hello: &Hello) -> Result<(), Refused> {
         let group = self.groups[usize::from(index)].as_ref();
-        let asked = steering::compile(&hello.steering)?;
-        match asked.is_none_or(|it| group.is_some_and(|group| group.digest == it.digest)) {
+        let Steering::Program(asked) = &hello.steering else {
+            return Ok(());
+        };
+        let asked = steering::compile(asked)?;
+        match group.is_some_and(|group| group.digest == asked.digest) {
             true => Ok(()),
             false => Err(refused("poller-steering", OTHER_STEERING)),
         }
@@ -98,13 +111,13 @@ impl Device {
         checked.map_err(many)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
         let (index, _) = free.ok_or_else(|| many(Reached::OfAll))?;
-        let compiled = steering::compile(&hello.steering)?;
+        let program = steering::first(&hello.steering);
         let Compiled {
             tree,
             digest,
             options,
             title,
-        } = compiled.map_or_else(steering::default, Ok)?;
+        } = steering::compile(&program)?;
         let flows = options.flows.map_or(0, flows::len) * self.queues.len() as u64;
         let bytes = SIZE_WITH_CLASSES as u64 + flows;
         self.check_bytes(account, limits, bytes)?;
@@ -120,6 +133,7 @@ impl Device {
             user,
             account,
             digest,
+            program,
             title,
             seen: None,
             stopped_by: None,

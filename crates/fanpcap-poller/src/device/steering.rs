@@ -21,33 +21,32 @@ const FLOWS_MAX: u32 = 1 << 20;
 /// The number of flows of `+sticky` without a number.
 const FLOWS: u32 = 1 << 16;
 
-/// Compiles what a newcomer asks for; `None` if it asks for nothing.
-pub(super) fn compile(steering: &Steering) -> Result<Option<Compiled>, Refused> {
+/// The steering program with which a group begins whose first member says this. If that member asks
+/// for nothing, the group has the mode `flow`.
+pub(super) fn first(steering: &Steering) -> Program {
     match steering {
-        Steering::Any => Ok(None),
-        Steering::Program(program) => {
-            let options = GroupOptions {
-                flows: program.flows,
-                balance: program.balance.map(|balance| match balance {
-                    message::Balance::Idle => Balance::Idle,
-                    message::Balance::All => Balance::All,
-                }),
-            };
-            if program.flows.is_some_and(|flows| flows > FLOWS_MAX) {
-                return Err(refused("poller-steering", MANY_FLOWS));
-            }
-            let Program { text, .. } = program;
-            of_text(text, options).map(Some)
-        }
+        Steering::Program(program) | Steering::Former(program) => program.clone(),
+        Steering::Any => Program {
+            text: modes::source("flow").unwrap_or_default().to_owned(),
+            flows: None,
+            balance: None,
+        },
     }
 }
 
-/// The mode of a group whose first member asks for nothing.
-pub(super) fn default() -> Result<Compiled, Refused> {
-    of_text(
-        modes::source("flow").unwrap_or_default(),
-        GroupOptions::default(),
-    )
+/// Compiles a steering program.
+pub(super) fn compile(program: &Program) -> Result<Compiled, Refused> {
+    let options = GroupOptions {
+        flows: program.flows,
+        balance: program.balance.map(|balance| match balance {
+            message::Balance::Idle => Balance::Idle,
+            message::Balance::All => Balance::All,
+        }),
+    };
+    if program.flows.is_some_and(|flows| flows > FLOWS_MAX) {
+        return Err(refused("poller-steering", MANY_FLOWS));
+    }
+    of_text(&program.text, options)
 }
 
 fn of_text(text: &str, options: GroupOptions) -> Result<Compiled, Refused> {

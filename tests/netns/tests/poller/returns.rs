@@ -76,3 +76,25 @@ fn drops_before_a_poller_that_has_ended_are_counted() -> Result<()> {
         Ok(())
     })
 }
+
+/// The mode that both members had is that of the other one.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_without_a_mode_that_comes_back_first_begins_the_group_as_it_was() -> Result<()> {
+    on_wire(1, |wire| {
+        let poller = Poller::start("packet")?;
+        let with_mode = tcpdump(wire, "packet")?.group(5, "flow_2_tuple");
+        let with_mode = with_mode.set("PCAP_GONE", "wait").start(&wire.scratch)?;
+        let other = tcpdump(wire, "packet")?.set("PCAP_GROUP", "5");
+        let other = other.set("PCAP_GONE", "wait").start(&wire.scratch)?;
+        poller.await_shares(5, 2)?;
+        with_mode.signal("STOP")?;
+        drop(poller);
+        let poller = Poller::start("packet")?;
+        poller.await_shares(5, 1)?;
+        with_mode.signal("CONT")?;
+        poller.await_shares(5, 2)?;
+        other.stop()?;
+        with_mode.stop().map(drop)
+    })
+}
