@@ -62,3 +62,21 @@ fn a_member_that_comes_back_takes_the_steering_program_that_the_group_has_now() 
     let own = enter(&poller.directory(), OsStr::new(NAME), &own, LIMIT).unwrap();
     assert_eq!(own.steering(), None, "nobody else is in its group");
 }
+
+/// Members of a new group keep its number when their poller has ended, and the next one does not
+/// know that they wait.
+#[test]
+fn pollers_choose_different_numbers_for_new_groups() {
+    let new = Hello {
+        group: None,
+        wants_number: true,
+        ..hello()
+    };
+    let numbers = [(); 4].map(|()| {
+        let poller = Poller::of_wires(&[Wire::default()]);
+        let member = enter(&poller.directory(), OsStr::new(NAME), &new, LIMIT).unwrap();
+        member.group().unwrap()
+    });
+    let is_first = |number: &u16| *number == numbers[0];
+    assert!(!numbers.iter().all(is_first), "{numbers:?}");
+}

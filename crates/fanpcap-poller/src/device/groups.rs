@@ -14,6 +14,7 @@ use fanpcap_poll::message::{Hello, Program, Refused, Steering};
 use fanpcap_ring::pool::PoolCounts;
 use fanpcap_steer::native::Evaluator;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// The counts of a group in all queues, and those of its slots.
@@ -23,6 +24,15 @@ pub(super) struct SeenCounts {
     pub(super) slots: BTreeMap<u8, PoolCounts>,
     /// Packets that the source received and dropped.
     pub(super) source: [u64; 2],
+}
+
+/// From this number on, numbers of groups are great.
+const GREAT: u16 = 1 << 15;
+
+/// The first unused number from a great one on; if there is none, the greatest one before.
+fn great_number(begin: u16, is_unused: impl FnMut(&u16) -> bool) -> Option<u16> {
+    let begin = begin | GREAT;
+    (begin..=u16::MAX).chain((0..begin).rev()).find(is_unused)
 }
 
 #[derive(Debug)]
@@ -61,11 +71,13 @@ impl Device {
         })
     }
 
-    /// The greatest number that none of this user's groups has. Users choose small numbers
-    /// themselves.
+    /// A number that none of this user's groups has. Users choose small numbers themselves, so this
+    /// is a great one. It is random, because members of a former poller may wait with a number that
+    /// it chose.
     pub(super) fn unused_number(&self, user: u32) -> Option<u16> {
-        let is_unused = |number: &u16| self.find(Some(*number), user).is_none();
-        (0..=u16::MAX).rev().find(is_unused)
+        let [low, high, ..] = RandomState::new().hash_one(user).to_le_bytes();
+        let begin = u16::from_le_bytes([low, high]);
+        great_number(begin, |number| self.find(Some(*number), user).is_none())
     }
 
     /// The number of the group at an index.
@@ -186,5 +198,24 @@ impl Device {
         if let Some(group) = self.groups[usize::from(index)].take() {
             self.note_end((group.number, group.user), &sum, spread);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_new_groups_are_great_and_unused() {
+        let chosen = |begin, used: &[u16]| great_number(begin, |it| !used.contains(it));
+        assert_eq!(chosen(3, &[]), Some(GREAT + 3));
+        assert_eq!(chosen(GREAT + 3, &[GREAT + 3, GREAT + 4]), Some(GREAT + 5));
+        assert_eq!(
+            chosen(u16::MAX, &[u16::MAX, u16::MAX - 1]),
+            Some(u16::MAX - 2)
+        );
+        let great: Vec<u16> = (GREAT..=u16::MAX).collect();
+        assert_eq!(chosen(9, &great), Some(GREAT - 1));
+        assert_eq!(great_number(9, |_| false), None);
     }
 }
