@@ -2,10 +2,11 @@
 //! member, and keeps the accounts of members that have ended for this command. So each packet that
 //! came to the group is in one number, and no number is a bound.
 
+mod ended;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fanpcap_group::view::State;
 use fanpcap_linux::interface;
@@ -157,22 +158,8 @@ impl PolledLedger {
         ));
         self.asking = None;
         self.settle_ended();
-        let slots = self.slots().copied().collect::<Vec<_>>();
+        self.settle_rest(None);
         self.seen = None;
-        for slot in slots {
-            if let Some(copy) = self.owners.remove(&slot.member) {
-                let account = Account {
-                    unread: None,
-                    uncounted_at_most: None,
-                    ..of_living(&slot)
-                };
-                self.settled.push((copy, account));
-            }
-        }
-        // These members have ended, and the poller did not say with what counts.
-        let unknown = std::mem::take(&mut self.owners).into_values();
-        let unknown = unknown.map(|copy| (copy, Account::default()));
-        self.settled.extend(unknown);
     }
 
     fn look(&mut self) {
@@ -198,15 +185,6 @@ impl PolledLedger {
             self.complaints.push_back(text.to_owned());
         }
         self.note_absence();
-    }
-
-    fn settle_ended(&mut self) {
-        for ended in std::mem::take(&mut self.watched.ended) {
-            if let Some(copy) = self.owner(ended.member, ended.pid) {
-                self.owners.remove(&ended.member);
-                self.settled.push((copy, of_ended(&ended)));
-            }
-        }
     }
 
     /// The copy to which a member belongs.
@@ -379,23 +357,7 @@ impl Book for PolledLedger {
     }
 
     fn close(&mut self) {
-        self.absences.is_over = true;
-        let end = Instant::now() + NOTICED_WITHIN;
-        self.look();
-        while self.held().next().is_some() && Instant::now() < end {
-            thread::sleep(PERIOD);
-            self.look();
-        }
-        // The rest is in use by descendants of a copy, or not read to the end by other members.
-        let rest: Vec<(usize, Account)> = self
-            .held()
-            .map(|(copy, slot)| (copy, of_living(slot)))
-            .collect();
-        for (copy, account) in rest {
-            let unread = None;
-            self.settled.push((copy, Account { unread, ..account }));
-        }
-        self.owners.clear();
+        self.close_within(NOTICED_WITHIN);
     }
 
     fn has_members(&self, copy: usize) -> bool {

@@ -30,21 +30,40 @@ fn ledger() -> (PolledLedger, OwnedFd) {
 /// Replies to the questions of a look: the copy has a member with these counts.
 fn reply(connection: &OwnedFd, counts: MemberCounts) {
     let slot = SeenSlot {
-        state: State::Live as u8,
-        member: 1,
-        pid: process::id(),
-        pool_bytes: 1,
         counts,
-        ..SeenSlot::default()
+        ..slot(1, process::id())
     };
+    reply_with(connection, &[], &[slot]);
+}
+
+/// A living member of this process.
+fn slot(member: u64, pid: u32) -> SeenSlot {
+    SeenSlot {
+        state: State::Live as u8,
+        member,
+        pid,
+        pool_bytes: 1,
+        ..SeenSlot::default()
+    }
+}
+
+/// Replies to the questions of a look: these members have ended, and the group has these.
+fn reply_with(connection: &OwnedFd, ended: &[EndedMember], slots: &[SeenSlot]) {
     let group = SeenGroup {
         number: Some(5),
         user: effective_user(),
-        slots: vec![slot],
+        slots: slots.to_vec(),
         ..SeenGroup::default()
     };
-    let watched = Reply::Watched(Box::default());
-    for reply in [watched, Reply::Group(Box::new(group)), Reply::NoGroup] {
+    let watched = Watched {
+        ended: ended.to_vec(),
+        ..Watched::default()
+    };
+    // After accounts, the ledger asks for more.
+    let more = (!ended.is_empty()).then(Watched::default);
+    let watched = [Some(watched), more].into_iter().flatten();
+    let watched = watched.map(|it| Reply::Watched(Box::new(it)));
+    for reply in watched.chain([Reply::Group(Box::new(group)), Reply::NoGroup]) {
         message::send(connection.as_fd(), &reply.encode().unwrap(), &[]).unwrap();
     }
 }
@@ -137,4 +156,38 @@ fn packets_after_the_stop_are_not_the_groups() {
     let at_poller = at_poller(&watched);
     let counts = [at_poller.offered, at_poller.no_member, at_poller.no_time];
     assert_eq!(counts, [60, 3, 5]);
+}
+
+/// A process that is no copy's reads the last packets of a copy that has ended, between the two
+/// questions of a look.
+#[test]
+fn an_account_that_comes_after_the_group_is_awaited() {
+    let (mut ledger, connection) = ledger();
+    reply(&connection, COUNTS);
+    ledger.look();
+    let ended = EndedMember {
+        member: 1,
+        pid: process::id(),
+        counts: COUNTS,
+        inherited: 1,
+    };
+    reply_with(&connection, &[], &[]);
+    reply_with(&connection, &[ended], &[]);
+    ledger.close();
+    let expected = (1, of_ended(&ended), None);
+    let found = (ledger.members(0), ledger.account(0), ledger.take_complaint());
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_account_that_never_comes_is_unknown_and_said() {
+    let (mut ledger, connection) = ledger();
+    reply(&connection, COUNTS);
+    ledger.look();
+    reply_with(&connection, &[], &[]);
+    ledger.close_within(Duration::ZERO);
+    let found = (ledger.members(0), ledger.account(0));
+    assert_eq!(found, (1, Account::default()));
+    let said = ledger.take_complaint().unwrap();
+    assert!(said.contains("the figures of the copy are unknown"), "{said}");
 }
