@@ -1,8 +1,9 @@
 //! The ledger of copies whose packets come from a poller. The poller counts the packets of each
 //! member, and keeps the accounts of members that have ended for this command. So each packet that
-//! came to the group is in one number, and no number is a bound.
+//! came to the group is in one number, and no number is a bound, except for members whose processes
+//! have ended before this command saw them.
 
-mod ended;
+mod members;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -18,7 +19,6 @@ use serde::Serialize;
 
 use super::absence::Absences;
 use super::book::Book;
-use super::owner::copy_of;
 use super::{Absent, Account, First, Left};
 
 /// After the last copy's end, the poller gets this time to notice it.
@@ -67,6 +67,8 @@ pub(crate) struct PolledLedger {
     processes: BTreeMap<u32, usize>,
     /// The members of copies that were seen, and their copies.
     owners: BTreeMap<u64, usize>,
+    /// The members of other processes that were seen.
+    others: BTreeSet<u64>,
     settled: Vec<(usize, Account)>,
     had_share: BTreeSet<usize>,
     absences: Absences,
@@ -92,6 +94,7 @@ impl PolledLedger {
             ledger.take()
         });
         asked.map_err(|error| unreachable(&ledger.socket(), &error))?;
+        ledger.meet();
         Ok(ledger)
     }
 
@@ -107,6 +110,7 @@ impl PolledLedger {
             running: Vec::new(),
             processes: BTreeMap::new(),
             owners: BTreeMap::new(),
+            others: BTreeSet::new(),
             settled: Vec::new(),
             had_share: BTreeSet::new(),
             absences: Absences::default(),
@@ -169,15 +173,7 @@ impl PolledLedger {
         if let Err(error) = self.take() {
             return self.lose(&error);
         }
-        let slots: Vec<SeenSlot> = self.slots().copied().collect();
-        for slot in slots {
-            let Some(copy) = self.owner(slot.member, slot.pid) else {
-                continue;
-            };
-            if slot.buckets > 0 {
-                self.had_share.insert(copy);
-            }
-        }
+        self.meet();
         self.settle_ended();
         if self.watched.forgotten > 0 {
             let text = "the accounts of some members are unknown, because many members ended at \
@@ -185,16 +181,6 @@ impl PolledLedger {
             self.complaints.push_back(text.to_owned());
         }
         self.note_absence();
-    }
-
-    /// The copy to which a member belongs.
-    fn owner(&mut self, member: u64, pid: u32) -> Option<usize> {
-        if let Some(copy) = self.owners.get(&member) {
-            return Some(*copy);
-        }
-        let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied())?;
-        self.owners.insert(member, copy);
-        Some(copy)
     }
 
     /// Begins or ends an absence: a time without the group, after it had a member of a copy.

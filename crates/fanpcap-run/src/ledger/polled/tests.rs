@@ -191,3 +191,35 @@ fn an_account_that_never_comes_is_unknown_and_said() {
     let said = ledger.take_complaint().unwrap();
     assert!(said.contains("the figures of the copy are unknown"), "{said}");
 }
+
+/// More than PIDs can be (`PID_MAX_LIMIT`, linux/threads.h).
+const GONE: u32 = 1 << 23;
+
+#[test]
+fn a_member_whose_process_was_never_seen_is_said() {
+    let (mut ledger, connection) = ledger();
+    let ended = |member, pid| EndedMember {
+        member,
+        pid,
+        counts: COUNTS,
+        inherited: 0,
+    };
+    // The process of the member 2 is no copy's, and has ended when its member has. That of the
+    // member 3 lives.
+    let init = 1;
+    reply_with(&connection, &[], &[slot(2, init)]);
+    ledger.look();
+    reply_with(&connection, &[ended(2, GONE), ended(3, init)], &[]);
+    ledger.look();
+    assert_eq!((ledger.members(0), ledger.take_complaint()), (0, None));
+    let without = EndedMember {
+        counts: MemberCounts::default(),
+        ..ended(4, GONE)
+    };
+    reply_with(&connection, &[without, ended(5, GONE)], &[]);
+    ledger.look();
+    assert_eq!(ledger.account(0), Account::uncounted(Some(12)));
+    let said = ledger.take_complaint().unwrap();
+    assert!(said.contains("lack at most 12 packets"), "{said}");
+    assert_eq!(ledger.take_complaint(), None);
+}
