@@ -4,6 +4,7 @@
 //! have ended before this command saw them.
 
 mod members;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -75,8 +76,13 @@ pub(crate) struct PolledLedger {
     /// Packets that came without a group until it was last seen.
     absent: u64,
     is_stopped: bool,
-    /// The members whose packets were stopped.
+    /// The members whose packets were stopped with those of their group, which then had no other
+    /// members, and no newcomer since.
     stopped: BTreeSet<u64>,
+    /// The members of which the others of their group got the packets.
+    drained: BTreeSet<u64>,
+    /// A member that was not stopped has come or gone, so the stopped ones may get packets again.
+    has_other_come: bool,
     has_unstopped: bool,
     complaints: VecDeque<String>,
     complained: BTreeSet<String>,
@@ -117,6 +123,8 @@ impl PolledLedger {
             absent: 0,
             is_stopped: false,
             stopped: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            has_other_come: false,
             has_unstopped: false,
             complaints: VecDeque::new(),
             complained: BTreeSet::new(),
@@ -232,28 +240,6 @@ impl PolledLedger {
                 false
             }
         }
-    }
-
-    /// Stops the packets of living members of copies that have not been stopped.
-    fn stop_members(&mut self) {
-        let all = self.slots().filter(|it| is_living(it)).count();
-        let own: Vec<u64> = self.living().map(|(_, slot)| slot.member).collect();
-        let is_new = |it: &u64| !self.stopped.contains(it);
-        let new: Vec<u64> = own.iter().copied().filter(is_new).collect();
-        if new.is_empty() {
-            return;
-        }
-        let is_done = match own.len() == all {
-            true => self.ask_for(Question::Stop(self.group)),
-            // Other members get the packets.
-            false => {
-                let drain = |member| Question::Weigh { member, weight: 0 };
-                let done = new.iter().map(|it| self.ask_for(drain(*it)));
-                done.fold(true, |all, done| all & done)
-            }
-        };
-        self.has_unstopped |= !is_done;
-        self.stopped.extend(new);
     }
 }
 

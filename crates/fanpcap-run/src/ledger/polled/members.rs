@@ -38,7 +38,9 @@ impl PolledLedger {
         for slot in slots {
             match self.owner(slot.member, slot.pid) {
                 Some(copy) if slot.buckets > 0 => _ = self.had_share.insert(copy),
-                None if exists(slot.pid) => _ = self.others.insert(slot.member),
+                None if exists(slot.pid) => {
+                    self.has_other_come |= self.others.insert(slot.member);
+                }
                 Some(_) | None => {}
             }
         }
@@ -57,6 +59,7 @@ impl PolledLedger {
     /// Settles the members that have ended.
     pub(super) fn settle_ended(&mut self) {
         for ended in mem::take(&mut self.watched.ended) {
+            self.has_other_come |= !self.stopped.contains(&ended.member);
             match self.owner(ended.member, ended.pid) {
                 Some(copy) => {
                     self.owners.remove(&ended.member);

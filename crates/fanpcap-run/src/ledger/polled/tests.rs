@@ -175,7 +175,11 @@ fn an_account_that_comes_after_the_group_is_awaited() {
     reply_with(&connection, &[ended], &[]);
     ledger.close();
     let expected = (1, of_ended(&ended), None);
-    let found = (ledger.members(0), ledger.account(0), ledger.take_complaint());
+    let found = (
+        ledger.members(0),
+        ledger.account(0),
+        ledger.take_complaint(),
+    );
     assert_eq!(found, expected);
 }
 
@@ -189,7 +193,10 @@ fn an_account_that_never_comes_is_unknown_and_said() {
     let found = (ledger.members(0), ledger.account(0));
     assert_eq!(found, (1, Account::default()));
     let said = ledger.take_complaint().unwrap();
-    assert!(said.contains("the figures of the copy are unknown"), "{said}");
+    assert!(
+        said.contains("the figures of the copy are unknown"),
+        "{said}"
+    );
 }
 
 /// More than PIDs can be (`PID_MAX_LIMIT`, linux/threads.h).
@@ -222,4 +229,64 @@ fn a_member_whose_process_was_never_seen_is_said() {
     let said = ledger.take_complaint().unwrap();
     assert!(said.contains("lack at most 12 packets"), "{said}");
     assert_eq!(ledger.take_complaint(), None);
+}
+
+/// The questions since the last call that change something.
+fn changes(connection: &OwnedFd) -> Vec<Question> {
+    let mut buffer = [0; 64];
+    let mut all = Vec::new();
+    while let Ok(Some(message)) = message::receive(connection.as_fd(), &mut buffer, 0) {
+        all.push(Question::decode(&buffer[..message.len]).unwrap());
+    }
+    all.retain(|it| matches!(it, Question::Stop(_) | Question::Weigh { .. }));
+    all
+}
+
+#[test]
+fn a_stopped_copy_gets_no_packets_when_another_process_comes_and_goes() {
+    let (mut ledger, connection) = ledger();
+    let done = || {
+        let done = Reply::Done.encode().unwrap();
+        message::send(connection.as_fd(), &done, &[]).unwrap();
+    };
+    let (own, other) = (slot(1, process::id()), slot(2, 1));
+    reply_with(&connection, &[], &[own]);
+    done();
+    ledger.stop();
+    assert_eq!(changes(&connection), [Question::Stop(5)]);
+    reply_with(&connection, &[], &[own]);
+    ledger.stop_newcomers();
+    assert!(changes(&connection).is_empty(), "it is stopped");
+    // A newcomer starts the group again.
+    reply_with(&connection, &[], &[own, other]);
+    done();
+    ledger.stop_newcomers();
+    let drain = |member| Question::Weigh { member, weight: 0 };
+    assert_eq!(changes(&connection), [drain(1)]);
+    reply_with(&connection, &[], &[own, other]);
+    ledger.stop_newcomers();
+    assert!(changes(&connection).is_empty(), "it is drained");
+    // The last members of a group get its packets whatever their weights are.
+    let ended = EndedMember {
+        member: 2,
+        pid: GONE,
+        ..EndedMember::default()
+    };
+    reply_with(&connection, &[ended], &[own]);
+    done();
+    ledger.stop_newcomers();
+    assert_eq!(changes(&connection), [Question::Stop(5)]);
+    // One that comes and goes between two looks has started the group, too.
+    let of_copy = EndedMember {
+        member: 4,
+        pid: process::id(),
+        ..ended
+    };
+    for ended in [EndedMember { member: 3, ..ended }, of_copy] {
+        reply_with(&connection, &[ended], &[own]);
+        done();
+        ledger.stop_newcomers();
+        assert_eq!(changes(&connection), [Question::Stop(5)]);
+    }
+    assert!(!ledger.has_unstopped() && ledger.has_stopped());
 }
