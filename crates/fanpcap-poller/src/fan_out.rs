@@ -84,10 +84,12 @@ impl FanOut {
         writer: LaneWriter,
         wants: Wants,
     ) -> Result<Option<Dismissed>, LaneWriter> {
-        match self.group_mut(at.group) {
-            Some(group) => Ok(group.admit(at.slot, writer, wants)),
-            None => Err(writer),
-        }
+        let group = self.groups.get_mut(usize::from(at.group));
+        let Some(group) = group.and_then(Option::as_mut) else {
+            return Err(writer);
+        };
+        self.shares.change(group.user);
+        Ok(group.admit(at.slot, writer, wants))
     }
 
     /// Removes a slot's pool. When this function returns, no more packets come into the pool.
@@ -105,7 +107,9 @@ impl FanOut {
 
     /// Gives a stopped group packets again.
     pub fn start(&mut self, number: u8) {
-        if let Some(group) = self.group_mut(number) {
+        let group = self.groups.get_mut(usize::from(number));
+        if let Some(group) = group.and_then(Option::as_mut) {
+            self.shares.change(group.user);
             group.is_stopped = false;
         }
     }
@@ -199,6 +203,9 @@ impl FanOut {
         let is_shared = self.shares.are_shared();
         // Not the time of day: the thread may lose its CPU.
         let cpu_ns = || if is_shared { clock::thread_cpu_ns() } else { 0 };
+        if is_shared {
+            self.shares.begin_burst(now_ns);
+        }
         let begin_ns = cpu_ns();
         let mut before_ns = begin_ns;
         for (number, group) in (0..).zip(&mut self.groups) {
@@ -230,7 +237,7 @@ impl FanOut {
         }
         if is_shared {
             let took_ns = before_ns - begin_ns;
-            self.shares.end_burst(took_ns, now_ns);
+            self.shares.end_burst(took_ns, packets.len());
         }
     }
 

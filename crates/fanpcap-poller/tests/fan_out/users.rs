@@ -9,13 +9,21 @@ use fanpcap_ring::{Pool, PoolWords};
 
 /// A steering program that takes long for each packet.
 fn long() -> String {
+    of_length(1024)
+}
+
+/// A steering program with so many predicates.
+fn of_length(count: u32) -> String {
     fn either(count: u32) -> String {
         match count {
             1 => "has_port 9".to_owned(),
             _ => format!("({} .||. {})", either(count / 2), either(count / 2)),
         }
     }
-    format!("main = if {} then steer_to 0 else steer_flow", either(1024))
+    format!(
+        "main = if {} then steer_to 0 else steer_flow",
+        either(count)
+    )
 }
 
 /// A queue with groups of these users, with a member each.
@@ -75,6 +83,44 @@ fn the_user_that_takes_most_time_loses_packets_and_others_lose_none() {
         let it = all[number];
         assert!(it.no_time > 500 && it.produced > 1500, "{it:?}");
     }
+}
+
+/// A user must not escape by new groups, nor make others lose packets that have had theirs before.
+#[test]
+fn a_user_whose_groups_begin_again_and_again_loses_packets_and_others_lose_none() {
+    let (short, long) = (of_length(32), long());
+    let (mut fan_out, mut pools) = scene(&[(1, FLOW), (2, &short[..])]);
+    counts(&mut fan_out, &mut pools, 12_000, |_| 0);
+    let frames = frames(12_000);
+    let mut source = source(&frames);
+    let (mut no_time, mut number) = (0, 0);
+    for bursts in 0..60 {
+        if bursts % 4 == 0 {
+            number = 2 + bursts / 4 % 2;
+            let table = table(false);
+            share(&table, 0, &[0]);
+            let new = NewGroup {
+                user: 3,
+                ..group(&long, &table)
+            };
+            assert!(fan_out.begin(number, new));
+            let at = MemberSlot {
+                group: number,
+                slot: 0,
+            };
+            pools.truncate(2);
+            pools.push(admit(&mut fan_out, at, SIZE_OF_POOL));
+        }
+        fan_out.poll(&mut source, 1000, &mut |_| {}).unwrap();
+        source.filled = |_| 3;
+        pools.iter_mut().for_each(|pool| _ = drain(pool));
+        if bursts % 4 == 3 {
+            no_time += fan_out.end(number).unwrap().counts().no_time;
+        }
+    }
+    assert!(no_time > 0, "the thread was late");
+    let others = [0, 1].map(|it| fan_out.counts(it).unwrap().no_time);
+    assert_eq!(others, [0, 0]);
 }
 
 /// The thread has not run for a while, and takes what waits at once.
