@@ -78,7 +78,14 @@ impl Progress {
 
     /// Whether the pool has unread packets, and its reader has taken none for the time of silence.
     pub fn hangs(&self, now_ns: u64) -> bool {
-        self.unread.is_some() && now_ns.saturating_sub(self.changed_ns) >= slots::SILENT_NS
+        self.until_hanging(now_ns) == Some(0)
+    }
+
+    /// Nanoseconds until [`Progress::hangs`], if no look finds a change before. `None` if no packet
+    /// is unread.
+    pub fn until_hanging(&self, now_ns: u64) -> Option<u64> {
+        self.unread?;
+        Some(slots::SILENT_NS.saturating_sub(now_ns.saturating_sub(self.changed_ns)))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::queue::{Polled, Queue};
 use crate::sender::{Sender, SentCounts};
 use crate::shared::{ClosedThere, Shared, UserThread};
 use crate::source::SourceCounts;
+pub(crate) use attending::DueGroup;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
 use fanpcap_linux::unix::Peer;

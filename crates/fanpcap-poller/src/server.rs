@@ -7,6 +7,7 @@ mod closer;
 mod once;
 mod questions;
 mod times;
+mod ticking;
 #[cfg(test)]
 mod tests;
 
@@ -141,8 +142,7 @@ impl Server {
             // The process may have as many descriptors as it can have. They may become fewer.
             self.accepts_ns = clock::monotonic_ns() + AGAIN_NS;
         }
-        let notices = self.device.tick(clock::monotonic_ns());
-        self.tell(notices);
+        self.tick();
         self.send_again();
         self.close_silent(&left);
         Ok(())

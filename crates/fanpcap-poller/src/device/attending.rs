@@ -4,6 +4,7 @@
 
 use super::member::{Admission, Side, State};
 use super::{Device, Notice};
+use crate::accounts::Account;
 use fanpcap_group::served::{Members, Orphan, ServedGroup};
 use fanpcap_poll::message::Takeover;
 use std::cmp::Reverse;
@@ -11,20 +12,61 @@ use std::cmp::Reverse;
 /// How soon to look at a group again in which members hang, or no member reads, nanoseconds.
 const LOOK_NS: u64 = 500_000_000;
 
+/// A group in which something may be due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DueGroup {
+    /// The group's number in the queues.
+    pub(crate) index: u8,
+    /// The user for whom the group counts.
+    pub(crate) account: Account,
+    /// Since when it is due.
+    pub(crate) due_ns: u64,
+}
+
 impl Device {
     /// Does what is due at a time.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Notice> {
-        let indices: Vec<u8> = (0..).zip(&self.groups).map(|(index, _)| index).collect();
-        let is_due = |index: &u8| self.due_of(*index, now_ns).is_some_and(|due| due == 0);
-        let due: Vec<u8> = indices.into_iter().filter(is_due).collect();
-        let notices = due.into_iter().flat_map(|index| self.attend(index, now_ns));
-        notices.collect()
+        let due = self.due_groups(now_ns).into_iter();
+        due.flat_map(|it| self.tick_group(it.index, now_ns))
+            .collect()
     }
 
     /// Nanoseconds until the next [`Device::tick`]; `None` if none is due.
     pub fn due_ns(&self, now_ns: u64) -> Option<u64> {
-        let indices = (0..).zip(&self.groups).map(|(index, _)| index);
-        indices.filter_map(|index| self.due_of(index, now_ns)).min()
+        let due_ns = self.groups.iter().flatten().map(|it| it.due_ns).min()?;
+        (due_ns < u64::MAX).then(|| due_ns.saturating_sub(now_ns))
+    }
+
+    /// The groups in which something may be due.
+    pub(crate) fn due_groups(&self, now_ns: u64) -> Vec<DueGroup> {
+        let groups = (0..).zip(&self.groups);
+        let due = groups.filter_map(|(index, group)| {
+            let group = group.as_ref().filter(|it| it.due_ns <= now_ns)?;
+            Some(DueGroup {
+                index,
+                account: group.account,
+                due_ns: group.due_ns,
+            })
+        });
+        due.collect()
+    }
+
+    /// Does what is due in a group, and notes when something is due there again. To compute this
+    /// takes long if the group has many members, so it is computed once after a change.
+    pub(crate) fn tick_group(&mut self, index: u8, now_ns: u64) -> Vec<Notice> {
+        let mut due = self.due_of(index, now_ns);
+        let mut notices = Vec::new();
+        if due == Some(0) {
+            notices = self.attend(index, now_ns);
+            due = self.due_of(index, now_ns);
+        }
+        let readers = self.readers(index);
+        let hangs = readers.filter_map(|(_, it)| it.until_hanging(now_ns));
+        let due = due.into_iter().chain(hangs).min();
+        if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
+            group.due_ns = due.map_or(u64::MAX, |due| now_ns.saturating_add(due));
+        }
+        notices
     }
 
     fn due_of(&self, index: u8, now_ns: u64) -> Option<u64> {
@@ -104,6 +146,7 @@ impl Device {
         change: impl FnOnce(&ServedGroup, &mut dyn Members) -> T,
     ) -> Option<T> {
         let group = self.groups.get_mut(usize::from(index))?.as_mut()?;
+        group.due_ns = 0;
         if admission.is_some() {
             // A newcomer must not show the counts of the slot's former member.
             group.seen = None;

@@ -56,6 +56,9 @@ pub(super) struct Group {
     pub(super) served: ServedGroup,
     /// When the group's members were last looked after.
     pub(super) attended_ns: u64,
+    /// When something may be due in the group; 0 after a change, `u64::MAX` if nothing is due
+    /// before the next one.
+    pub(super) due_ns: u64,
     /// Bytes of the table, and of the flows that the queues remember.
     pub(super) bytes: u64,
 }
@@ -151,6 +154,7 @@ impl Device {
             stopped_by: None,
             served,
             attended_ns: now_ns,
+            due_ns: 0,
             bytes,
         });
         let group = NewGroup {

@@ -80,6 +80,12 @@ impl Member {
         self.progress.hangs(now_ns)
     }
 
+    /// Nanoseconds until the member counts as one that does not read, if it takes no packets.
+    /// `None` if its pool is empty, or if it counts as such a member already.
+    pub(super) fn until_hanging(&self, now_ns: u64) -> Option<u64> {
+        self.progress.until_hanging(now_ns).filter(|left| *left > 0)
+    }
+
     /// Notes how many packets the member has taken and rejected itself, when it ends.
     pub(super) fn note_taken(&mut self) {
         let [taken, rejected, _] = self.words.figures();

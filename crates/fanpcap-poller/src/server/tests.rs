@@ -268,3 +268,55 @@ fn subordinate_users_of_one_owner_do_not_touch_each_others_members() {
     let asked = [user, 0, 100_000, 1000].map(&mut is_others);
     assert_eq!(asked, [false, false, true, true]);
 }
+
+/// The device with the members of this many connections, which read.
+fn group_of(scene: &mut Scene, count: u32) {
+    let device = &mut scene.server.device;
+    for pid in 0..count {
+        let peer = Peer {
+            pid,
+            user: 1000,
+            group: 1000,
+        };
+        let entered = device.enter(&greeting(), (peer, Grant::default()), 1);
+        device.reads(entered.unwrap().member, 1);
+    }
+}
+
+/// With many members it takes milliseconds to find what is due, and the server asks for it twice in
+/// each turn.
+#[test]
+fn what_is_due_is_computed_once_after_a_change() {
+    let mut scene = Scene::new();
+    group_of(&mut scene, 60);
+    let device = &mut scene.server.device;
+    assert_eq!(device.due_ns(1), Some(0), "members have come");
+    device.tick(1);
+    let begin_ns = clock::thread_cpu_ns();
+    for now_ns in 2..5000 {
+        assert!(device.due_ns(now_ns).is_some_and(|left| left > 0));
+        assert!(device.tick(now_ns).is_empty());
+    }
+    let took_ns = clock::thread_cpu_ns() - begin_ns;
+    assert!(took_ns < 1_000_000_000, "{took_ns}");
+    device.weigh(7, 3, 1000, 5000).unwrap();
+    assert_eq!(device.due_ns(5000), Some(0), "a weight has changed");
+}
+
+#[test]
+fn what_is_due_in_a_group_counts_for_its_user() {
+    let mut scene = Scene::new();
+    group_of(&mut scene, 3);
+    scene.turn();
+    let order = |scene: &Scene| {
+        let of = |user, served| Ready {
+            account: Account(user),
+            served,
+            number: user.into(),
+        };
+        let mut all = [of(1000, 1), of(1, 2)];
+        scene.server.times.sort(&mut all);
+        all.map(|it| it.number)
+    };
+    assert_eq!(order(&scene), [1, 1000]);
+}
