@@ -144,18 +144,18 @@ impl PoolFile {
 
     /// Tells from now on whether any process has the pool. `None` for a memory file, of which
     /// nobody can tell this.
+    ///
+    /// To drop the returned value closes an epoll instance, which may wait for other processes: see
+    /// [`Holders`].
     pub fn holders(&self) -> Option<Holders> {
         let Shared::Array(array) = &self.shared else {
             return None;
         };
-        let watch = || {
-            let watch = Epoll::new()?;
-            watch.add(array.as_fd(), false).map(|()| watch)
-        };
-        Some(Holders {
-            id: ObjectId::of_map(array.as_fd()).ok()?,
-            watch: watch().ok(),
-        })
+        let id = ObjectId::of_map(array.as_fd()).ok()?;
+        let watch = Epoll::new().ok();
+        // An instance that watches nothing is never ready. It is not closed here.
+        let _ = watch.as_ref().map(|it| it.add(array.as_fd(), false));
+        Some(Holders { id, watch })
     }
 
     /// Maps the pool for its reader.
@@ -216,6 +216,10 @@ impl AsFd for PoolFile {
 }
 
 /// The processes that have a pool, by a descriptor or a mapping.
+///
+/// Older kernels close an epoll instance under a lock of the whole machine. Any process can have
+/// this lock held as long as it wants (fs/eventpoll.c, `ep_free` and `eventpoll_release_file` with
+/// `epmutex`). So a thread that must not wait must not drop this value.
 #[derive(Debug)]
 pub struct Holders {
     id: ObjectId,

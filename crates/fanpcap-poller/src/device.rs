@@ -16,14 +16,14 @@ use crate::group::GroupCounts;
 use crate::limits::{Limits, Policy, Taken};
 use crate::queue::{Polled, Queue};
 use crate::sender::{Sender, SentCounts};
-use crate::shared::{ClosedThere, Shared, UserThread};
+use crate::shared::{ClosedThere, Left, Shared, UserThread};
 use crate::source::SourceCounts;
 pub(crate) use attending::DueGroup;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
 use fanpcap_linux::unix::Peer;
 use fanpcap_poll::message::{Hello, Refused, Takeover, Welcome};
-use fanpcap_poll::{Holders, LANES_MAX, PoolSize};
+use fanpcap_poll::{LANES_MAX, PoolSize};
 use groups::Group;
 use member::{Member, Newcomer, State};
 use refusals::{FULL, NO_MEMORY, NOT_ALLOWED, failed};
@@ -59,6 +59,8 @@ pub struct Device {
     last: u64,
     /// Pools that the poller has given up, and other processes may still have.
     left: Vec<LeftPool>,
+    /// Closes the watches of these pools. It starts with the first member.
+    closer: Option<UserThread>,
     /// The counts of groups that have ended.
     ended: GroupCounts,
     /// What connections watch.
@@ -70,7 +72,7 @@ pub struct Device {
 /// A pool that the poller has given up.
 #[derive(Debug)]
 struct LeftPool {
-    holders: Holders,
+    pool: Left,
     account: Account,
     bytes: u64,
 }
@@ -138,6 +140,7 @@ impl Device {
             threads: BTreeMap::new(),
             last: 0,
             left: Vec::new(),
+            closer: None,
             ended: GroupCounts::default(),
             watches: BTreeMap::new(),
             sender: None,
@@ -236,6 +239,10 @@ impl Device {
         let account = self.account(peer.user);
         let bytes = size.file_len().unwrap_or(u32::MAX).into();
         self.check_bytes(account, limits, bytes)?;
+        if self.closer.is_none() {
+            let closer = UserThread::for_left_pools();
+            self.closer = Some(closer.map_err(|error| failed(&error))?);
+        }
         let kind = (self.policy.pools, size);
         let thread = match self.threads.entry(account) {
             Entry::Occupied(it) => it.into_mut(),
@@ -292,7 +299,7 @@ impl Device {
         limits: &Limits,
         bytes: u64,
     ) -> Result<(), Refused> {
-        self.left.retain(|it| it.holders.exist());
+        self.left.retain(|it| it.pool.exists());
         let pools = self.members.values().map(|it| (it.account, it.len()));
         let left = self.left.iter().map(|it| (it.account, it.bytes));
         let groups = self.groups.iter().flatten();
@@ -307,8 +314,10 @@ impl Device {
         if let Some(it) = self.members.remove(&member) {
             self.note_removed(member, &it);
             let (account, bytes) = (it.account, it.len());
-            let left = it.pool.holders().map(|holders| LeftPool {
-                holders,
+            let closer = self.closer.as_ref();
+            let left = closer.and_then(|closer| it.pool.left(closer));
+            let left = left.map(|pool| LeftPool {
+                pool,
                 account,
                 bytes,
             });

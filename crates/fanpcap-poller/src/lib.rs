@@ -39,5 +39,5 @@ pub use fan_out::{FanOut, GROUPS_MAX, MemberSlot};
 pub use group::{Dismissed, GroupCounts, NewGroup, ReadyGroup, Wants};
 pub use limits::{Limit, Limits, Policy};
 pub use sender::{Sender, SentCounts};
-pub use shared::{ClosedThere, Shared};
+pub use shared::{ClosedThere, DroppedThere, Shared};
 pub use source::{Source, SourceCounts, SourceError};

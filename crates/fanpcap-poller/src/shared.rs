@@ -7,10 +7,14 @@
 //!   instance may wait for memory of a file system in user space, to which it writes events
 //!   (fs/eventpoll.c, `eventpoll_release_file`, `ep_send_events`). A member can watch the pool's
 //!   array, and its end of the bell.
+//! * On older kernels, the close of an epoll instance waits until no thread of the machine waits in
+//!   such a close (`epmutex` in fs/eventpoll.c). The poller watches the array of a pool that it has
+//!   given up.
 
 use crate::accounts::Account;
 use fanpcap_linux::unix::message;
-use fanpcap_poll::PoolFile;
+use fanpcap_poll::{Holders, PoolFile};
+use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,11 +33,19 @@ pub(crate) struct UserThread(Sender<Work>);
 #[derive(Debug)]
 pub struct Shared(Option<Arc<Ends>>);
 
-/// A descriptor that the user's thread closes.
-#[derive(Debug)]
-pub struct ClosedThere {
-    fd: Option<OwnedFd>,
+/// A value that another thread drops.
+pub struct DroppedThere<T: Send + 'static> {
+    value: Option<T>,
     thread: Sender<Work>,
+}
+
+/// A descriptor that the user's thread closes.
+pub type ClosedThere = DroppedThere<OwnedFd>;
+
+/// A pool that the poller has given up.
+#[derive(Debug)]
+pub(crate) struct Left {
+    holders: DroppedThere<Holders>,
 }
 
 #[derive(Debug)]
@@ -45,11 +57,10 @@ struct Ends {
     thread: Sender<Work>,
 }
 
-#[derive(Debug)]
 enum Work {
     Wake(Arc<Ends>),
     Drop(#[expect(dead_code, reason = "it is only dropped")] Arc<Ends>),
-    Close(#[expect(dead_code, reason = "it is only closed")] OwnedFd),
+    DropOther(#[expect(dead_code, reason = "it is only dropped")] Box<dyn Send>),
 }
 
 impl UserThread {
@@ -58,8 +69,21 @@ impl UserThread {
     /// # Errors
     /// The error of pthread_create(3).
     pub(crate) fn start(account: Account) -> io::Result<Self> {
+        Self::named(format!("user {account}"))
+    }
+
+    /// Starts a thread that closes what belongs to no user: the watches of [`Left`] pools. They all
+    /// wait for the same lock.
+    ///
+    /// # Errors
+    /// The error of pthread_create(3).
+    pub(crate) fn for_left_pools() -> io::Result<Self> {
+        Self::named("left pools".to_owned())
+    }
+
+    fn named(name: String) -> io::Result<Self> {
         let (sender, work) = mpsc::channel();
-        let thread = thread::Builder::new().name(format!("user {account}"));
+        let thread = thread::Builder::new().name(name);
         thread.spawn(move || run(&work))?;
         Ok(Self(sender))
     }
@@ -76,10 +100,14 @@ impl UserThread {
 
     /// A descriptor that the thread closes when the returned value is dropped.
     pub(crate) fn closed_there(&self, fd: OwnedFd) -> ClosedThere {
-        ClosedThere {
-            fd: Some(fd),
-            thread: self.0.clone(),
-        }
+        dropped_by(&self.0, fd)
+    }
+}
+
+fn dropped_by<T: Send + 'static>(thread: &Sender<Work>, value: T) -> DroppedThere<T> {
+    DroppedThere {
+        value: Some(value),
+        thread: thread.clone(),
     }
 }
 
@@ -93,8 +121,23 @@ impl Shared {
         }
     }
 
+    /// The pool, after the poller has given it up. `closer` closes its watch. `None` for a memory
+    /// file, of which nobody can tell whether a process has it.
+    pub(crate) fn left(&self, closer: &UserThread) -> Option<Left> {
+        let ends = self.ends();
+        let holders = dropped_by(&closer.0, ends.pool.holders()?);
+        Some(Left { holders })
+    }
+
     fn ends(&self) -> &Arc<Ends> {
         self.0.as_ref().expect("only `drop` takes it")
+    }
+}
+
+impl Left {
+    /// Whether any process has the pool, as [`Holders::exist`] tells.
+    pub(crate) fn exists(&self) -> bool {
+        self.holders.exist()
     }
 }
 
@@ -121,17 +164,31 @@ impl Drop for Shared {
     }
 }
 
-impl AsFd for ClosedThere {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_ref().expect("only `drop` takes it").as_fd()
+impl<T: Send + 'static> Deref for DroppedThere<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("only `drop` takes it")
     }
 }
 
-impl Drop for ClosedThere {
+impl AsFd for ClosedThere {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
+impl<T: Send + 'static> Drop for DroppedThere<T> {
     fn drop(&mut self) {
-        if let Some(fd) = self.fd.take() {
-            let _ = self.thread.send(Work::Close(fd));
+        if let Some(value) = self.value.take() {
+            let _ = self.thread.send(Work::DropOther(Box::new(value)));
         }
+    }
+}
+
+impl<T: Send + fmt::Debug + 'static> fmt::Debug for DroppedThere<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
     }
 }
 
@@ -185,6 +242,8 @@ mod tests {
         shared.ring();
         drop((shared, clones));
         drop(threads[1].closed_there(lingering(&mute)));
+        // So is what is closed when it is dropped, such as an epoll instance.
+        drop(dropped_by(&threads[1].0, Some(lingering(&mute))));
         // A third user's member is woken.
         let [bell, end] = unix::pair().unwrap();
         let shared = threads[2].shared(pool(), bell);
