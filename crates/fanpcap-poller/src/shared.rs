@@ -46,6 +46,8 @@ pub type ClosedThere = DroppedThere<OwnedFd>;
 #[derive(Debug)]
 pub(crate) struct Left {
     holders: DroppedThere<Holders>,
+    /// The pool has the other clone until the poller has closed it.
+    open: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,8 @@ struct Ends {
     /// Whether the thread is to wake the member.
     is_rung: AtomicBool,
     thread: Sender<Work>,
+    /// It is dropped after the pool has been closed, which may take long.
+    open: Arc<()>,
 }
 
 enum Work {
@@ -95,6 +99,7 @@ impl UserThread {
             bell,
             is_rung: AtomicBool::new(false),
             thread: self.0.clone(),
+            open: Arc::new(()),
         })))
     }
 
@@ -126,7 +131,8 @@ impl Shared {
     pub(crate) fn left(&self, closer: &UserThread) -> Option<Left> {
         let ends = self.ends();
         let holders = dropped_by(&closer.0, ends.pool.holders()?);
-        Some(Left { holders })
+        let open = Arc::clone(&ends.open);
+        Some(Left { holders, open })
     }
 
     fn ends(&self) -> &Arc<Ends> {
@@ -135,9 +141,11 @@ impl Shared {
 }
 
 impl Left {
-    /// Whether any process has the pool, as [`Holders::exist`] tells.
+    /// Whether any process has the pool, as [`Holders::exist`] tells. Its watch ends when the last
+    /// close of the pool begins, but the kernel keeps the memory until the close ends. So a pool
+    /// that this process has not closed yet exists, too.
     pub(crate) fn exists(&self) -> bool {
-        self.holders.exist()
+        Arc::strong_count(&self.open) > 1 || self.holders.exist()
     }
 }
 
@@ -215,13 +223,14 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
+    const SIZE: PoolSize = PoolSize {
+        lanes: 1,
+        block_len: 256 << 10,
+        blocks: 3,
+    };
+
     fn pool() -> PoolFile {
-        let size = PoolSize {
-            lanes: 1,
-            block_len: 256 << 10,
-            blocks: 3,
-        };
-        PoolFile::create(PoolKind::File, size).unwrap().0
+        PoolFile::create(PoolKind::File, SIZE).unwrap().0
     }
 
     /// A socket whose last close takes a thousand seconds (`SO_LINGER`).
@@ -231,6 +240,34 @@ mod tests {
         while socket.write(&[7; 1 << 16]).is_ok() {}
         plain::set_linger(socket.as_fd(), 1000).unwrap();
         socket.into()
+    }
+
+    /// A close takes long after it has ended the watch.
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_pool_exists_until_its_close_has_ended() {
+        let mute = TcpListener::bind(free_address()).unwrap();
+        let array = || PoolFile::create(PoolKind::Array, SIZE).unwrap().0;
+        let gone = || array().holders().unwrap();
+        assert!(!gone().exist());
+        for is_busy in [false, true] {
+            let thread = UserThread::start(Account(1)).unwrap();
+            let [bell, _] = unix::pair().unwrap();
+            let shared = thread.shared(array(), bell);
+            let left = Left {
+                holders: dropped_by(&thread.0, gone()),
+                open: shared.left(&thread).unwrap().open,
+            };
+            assert!(left.exists());
+            if is_busy {
+                drop(thread.closed_there(lingering(&mute)));
+            }
+            drop(shared);
+            match is_busy {
+                true => assert!(left.exists()),
+                false => await_so("the end of the pool", || !left.exists()),
+            }
+        }
     }
 
     #[test]
