@@ -163,25 +163,33 @@ impl Device {
             options,
             user: account.0,
         };
-        if let Err(refused) = self.install(index, &group) {
-            self.end(index);
-            return Err(refused);
+        match self.install(index, &group) {
+            Ok(spread) => self.note_begin((number, user), spread),
+            Err(refused) => {
+                self.end(index);
+                return Err(refused);
+            }
         }
-        self.note_begin(number, user);
         Ok(index)
     }
 
-    /// Makes the group for each queue, in this thread, and puts it into the queue.
-    fn install(&self, index: u8, group: &NewGroup) -> Result<(), Refused> {
+    /// Makes the group for each queue, in this thread, and puts it into the queue. Returns the
+    /// packets that had come to all queues before.
+    fn install(&self, index: u8, group: &NewGroup) -> Result<u64, Refused> {
+        let mut spread = 0;
         for queue in &self.queues {
             let ready = group.for_other_queue().ready();
             let ready = ready.ok_or_else(|| refused("poller-failed", NO_TABLE))?;
-            let installed = queue.change(move |queue| queue.fan_out.install(index, ready));
-            if !matches!(installed, Some(Ok(()))) {
+            let installed = queue.change(move |queue| {
+                let seen = queue.fan_out.packets();
+                queue.fan_out.install(index, ready).map(|()| seen)
+            });
+            let Some(Ok(seen)) = installed else {
                 return Err(refused("poller-failed", NO_QUEUE));
-            }
+            };
+            spread += seen;
         }
-        Ok(())
+        Ok(spread)
     }
 
     /// Ends a group without members. Packets in their pools are unread.

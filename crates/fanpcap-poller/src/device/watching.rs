@@ -129,16 +129,12 @@ impl Device {
         }
     }
 
-    /// A group has begun.
-    pub(super) fn note_begin(&mut self, number: Option<u16>, user: u32) {
-        let is_watched = |it: &Watch| it.key == (number, user) && it.since.is_some();
-        if !self.watches.values().any(is_watched) {
-            return;
-        }
-        let spread = self.counts_of((number, user)).map_or(0, |(.., it)| it);
-        for watch in self.watches.values_mut().filter(|it| is_watched(it)) {
-            let since = watch.since.take().unwrap_or(spread);
-            watch.absent += spread.saturating_sub(since);
+    /// A group has begun. `spread` are the packets that had come to all queues.
+    pub(super) fn note_begin(&mut self, key: (Option<u16>, u32), spread: u64) {
+        for watch in self.watches.values_mut().filter(|it| it.key == key) {
+            if let Some(since) = watch.since.take() {
+                watch.absent += spread.saturating_sub(since);
+            }
         }
     }
 
@@ -197,3 +193,96 @@ impl Device {
 
 const MANY_WATCHES: &str = "this user watches as many groups of the poller's device as a user may";
 const OTHER_GROUP: &str = "this connection watches another group";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Grant;
+    use crate::queue::{Idle, Queue};
+    use crate::{Burst, Packet, Policy, Source, SourceCounts, SourceError};
+    use fanpcap_linux::unix::Peer;
+    use fanpcap_poll::PoolKind;
+    use fanpcap_poll::message::{Hello, Steering};
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    /// A source that has a packet whenever the queue looks.
+    struct Endless;
+
+    impl Source for Endless {
+        fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
+            burst.push(Packet::of(&[7; 60]));
+            Ok(())
+        }
+
+        fn release(&mut self) {}
+
+        fn check(&mut self) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn transmit(&mut self, _: &[u8]) -> io::Result<bool> {
+            Ok(false)
+        }
+
+        fn queue(&self) -> u16 {
+            0
+        }
+
+        fn counts(&mut self) -> SourceCounts {
+            SourceCounts::default()
+        }
+    }
+
+    const PEER: Peer = Peer {
+        pid: 9,
+        user: 1000,
+        group: 1000,
+    };
+
+    fn enter(device: &mut Device) -> u64 {
+        let hello = Hello {
+            group: Some(5),
+            steering: Steering::Any,
+            name: None,
+            weight: 1,
+            class: 0,
+            snaplen: 96,
+            memory: Some(4 << 20),
+            wants_sent: true,
+            wants_number: false,
+        };
+        let entered = device.enter(&hello, (PEER, Grant::default()), 1);
+        entered.unwrap().member
+    }
+
+    #[test]
+    fn a_packet_comes_to_a_group_or_is_absent() {
+        let queue = Queue::start(Box::new(Endless), Idle::Spin, || {}).unwrap();
+        let policy = Policy {
+            pools: PoolKind::File,
+            ..Policy::default()
+        };
+        let mut device = Device::new(vec![queue], 7, 1, policy).unwrap();
+        let mut member = enter(&mut device);
+        let packets = |device: &Device| device.queues[0].change(|it| it.fan_out.packets());
+        let before = device.queues[0].change(|it| {
+            let offered = it.fan_out.all_counts().offered;
+            it.fan_out.packets() - offered
+        });
+        device.watch(1, (5, 1000), 1).unwrap();
+        for _ in 0..20 {
+            device.hang_up(member, 1);
+            assert_eq!(device.sizes(), [0, 0]);
+            member = enter(&mut device);
+        }
+        let (_, counts) = device.finish().unwrap();
+        let absent = device.watch(1, (5, 1000), 1).unwrap().absent;
+        let all = before.unwrap() + counts.offered + absent;
+        assert_eq!(all, packets(&device).unwrap());
+    }
+}
