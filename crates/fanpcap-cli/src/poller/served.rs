@@ -205,10 +205,6 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     });
     let queues: std::io::Result<Vec<Queue>> = queues.collect();
     let queues = queues.with_context(|| format!("{place}: a thread for a receive queue"))?;
-    let listener = name.listen(options.group, options.all_may_connect())?;
-    if !options.is_quiet {
-        streams::note(&ready(place, queues.len(), way, &cpus, options, &name));
-    }
     let device = Device::new(queues, ifindex, link.hardware, options.policy);
     let device = device.with_context(|| place.to_string())?;
     let device = device.with_accounts(Accounts::of_machine());
@@ -218,7 +214,13 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
         let sender = sender.with_context(|| format!("{place}: the socket of --send"))?;
         device = device.sending(sender);
     }
+    // Last: a server that ends first accepts all that have connected.
+    let listener = name.listen(options.group, options.all_may_connect())?;
     let server = Server::new(listener, device);
+    if !options.is_quiet {
+        let queues = server.device().queues().len();
+        streams::note(&ready(place, queues, way, &cpus, options, &name));
+    }
     Ok(Open {
         _name: name,
         server,

@@ -93,7 +93,8 @@ impl Name {
     }
 
     /// Listens on the name. `group` are the users besides root who may connect, unless all users
-    /// may.
+    /// may. The caller must not close the socket before it has accepted all that wait there, since
+    /// the close waits for what their messages carry. So nothing fails after others can connect.
     pub(super) fn listen(&self, group: Option<u32>, all_may: bool) -> Result<OwnedFd> {
         let mode = if all_may { MODE_FOR_ALL } else { MODE };
         let failed = || format!("the socket {}", self.path.display());
@@ -105,7 +106,7 @@ impl Name {
         }
         let socket = named::socket().with_context(failed)?;
         let (directory, name) = (&self.directory, &self.name);
-        named::listen(socket.as_fd(), directory, name, mode, BACKLOG).with_context(failed)?;
+        named::bind(socket.as_fd(), directory, name, mode).with_context(failed)?;
         if let Some(group) = group {
             // The user stays the same.
             let user = directory.about(name).with_context(failed)?.uid();
@@ -115,6 +116,7 @@ impl Name {
         // The umask may have removed permissions, and a change of the group does so.
         let path = directory.path_to(name).with_context(failed)?;
         fs::set_permissions(path, Permissions::from_mode(mode)).with_context(failed)?;
+        named::let_connect(socket.as_fd(), BACKLOG).with_context(failed)?;
         Ok(socket)
     }
 }

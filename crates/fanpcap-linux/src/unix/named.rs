@@ -40,16 +40,31 @@ pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// most `backlog` connections wait for [`accept`].
 ///
 /// # Errors
-/// - `EADDRINUSE` when the name exists, even if no process listens on the socket with that name.
-/// - `EINVAL` when the socket already has a name.
-/// - `InvalidInput` for a name of more than about 70 bytes (sun_path, unix(7)).
-/// - Other errors of bind(2) and listen(2).
+/// Those of [`bind`] and [`let_connect`].
 pub fn listen(
     socket: BorrowedFd<'_>,
     directory: &Directory,
     name: &OsStr,
     mode: u32,
     backlog: i32,
+) -> io::Result<()> {
+    bind(socket, directory, name, mode)?;
+    let_connect(socket, backlog)
+}
+
+/// Gives a socket this name in `directory`, as [`listen`] does. No process can connect before
+/// [`let_connect`].
+///
+/// # Errors
+/// - `EADDRINUSE` when the name exists, even if no process listens on the socket with that name.
+/// - `EINVAL` when the socket already has a name.
+/// - `InvalidInput` for a name of more than about 70 bytes (sun_path, unix(7)).
+/// - Other errors of bind(2).
+pub fn bind(
+    socket: BorrowedFd<'_>,
+    directory: &Directory,
+    name: &OsStr,
+    mode: u32,
 ) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     // SAFETY: takes plain numbers. The file that bind(2) makes gets the socket's mode (af_unix.c,
@@ -60,9 +75,17 @@ pub fn listen(
     path.extend(single(name)?.as_bytes());
     let (address, len) = address(&path)?;
     // SAFETY: the address is live and has `len` bytes.
-    check(unsafe { libc::bind(fd, (&raw const address).cast(), len) })?;
+    check(unsafe { libc::bind(fd, (&raw const address).cast(), len) })
+}
+
+/// Lets processes connect to a socket that has a name. At most `backlog` connections wait for
+/// [`accept`].
+///
+/// # Errors
+/// The error of listen(2).
+pub fn let_connect(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
     // SAFETY: takes plain numbers.
-    check(unsafe { libc::listen(fd, backlog) })
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })
 }
 
 /// Connects to the socket with this name in `directory`. Waits until the listener has room for one
@@ -209,6 +232,17 @@ mod tests {
         let socket = socket()?;
         listen(socket.as_fd(), directory, OsStr::new(name), 0o600, backlog)?;
         Ok(socket)
+    }
+
+    #[test]
+    fn nobody_connects_to_a_name_before_its_socket_listens() {
+        let (_scene, directory) = Scene::new("bound");
+        let socket = socket().unwrap();
+        bind(socket.as_fd(), &directory, name("join"), 0o600).unwrap();
+        let error = connect(&directory, name("join"), SOON).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let_connect(socket.as_fd(), 1).unwrap();
+        assert!(connect(&directory, name("join"), SOON).is_ok());
     }
 
     #[test]
