@@ -22,7 +22,7 @@ fn judge(bytes: Vec<u8>) {
 // Tries the bytes themselves, and the bytes behind the head of each kind.
 fuzz_target!(|bytes: &[u8]| {
     judge(bytes.to_vec());
-    for kind in [1, 2, 3, 16, 17, 32] {
+    for kind in [1, 2, 3, 16, 17, 19, 20, 32, 33, 34] {
         judge([head(kind), bytes.to_vec()].concat());
     }
 });

@@ -116,6 +116,9 @@ pub struct Orphan {
     pub member: u64,
     /// Whether the reader also gets the packets of which other members have got copies.
     pub with_copies: bool,
+    /// Whether the reader has another class than the member that is gone, whose class has no other
+    /// members. Then nobody reads the pool.
+    pub is_given_up: bool,
 }
 
 /// A group that this process serves.
@@ -175,21 +178,38 @@ impl ServedGroup {
     }
 
     /// Does the part of a member that reads its pool: takes its share, looks for members that are
-    /// gone or do not read, and levels the loads of a balanced group. Returns the pools that the
-    /// member shall read. Called when the member's application first looks for packets, when any
-    /// connection has closed, and after [`ServedGroup::due_ns`].
+    /// gone or do not read, and levels the loads of a balanced group. Returns whether the member
+    /// has something to inherit ([`ServedGroup::take_over`]). Called when the member's application
+    /// first looks for packets, when any connection has closed, and after [`ServedGroup::due_ns`].
     ///
     /// # Errors
     /// As [`ServedGroup::join`].
-    pub fn attend(&self, member: u64, members: &mut dyn Members) -> io::Result<Vec<Orphan>> {
+    pub fn attend(&self, member: u64, members: &mut dyn Members) -> io::Result<bool> {
         let rows = self.table().rows().map(|(_, row)| row.cookie);
         let hanging: Vec<u64> = rows.filter(|it| members.hangs(*it)).collect();
         self.change(members, |slots| {
-            if slots.may_begin(member)? {
+            if !slots.is_successor(member) && slots.may_begin(member)? {
                 slots.begin_share(member)?;
             }
             slots.replace_hanging(&|it| hanging.contains(&it));
             slots.level(member);
+            slots.inherits(member)
+        })
+    }
+
+    /// Gives a member the share of its predecessor, and makes it read the pools that it inherits.
+    /// Gives away the buckets of these pools' members. Returns the pools.
+    ///
+    /// From before this call until it has got the pools, the member must take no packets. Otherwise
+    /// it could take later packets of a flow before earlier ones that are in these pools.
+    ///
+    /// # Errors
+    /// As [`ServedGroup::join`].
+    pub fn take_over(&self, member: u64, members: &mut dyn Members) -> io::Result<Vec<Orphan>> {
+        self.change(members, |slots| {
+            if slots.may_begin(member)? {
+                slots.begin_share(member)?;
+            }
             slots.take_over(member)
         })
         .map(|slots| {
@@ -206,13 +226,14 @@ impl ServedGroup {
             slot: slot.0,
             member: row.cookie,
             with_copies: slots::succeeds(self.table(), reader, &row),
+            is_given_up: !slots::is_of_class(self.table(), reader, &row),
         }
     }
 
     /// Nanoseconds until [`ServedGroup::attend`] is due for a member; `None` if only an event makes
-    /// it due.
-    pub fn due_ns(&self, member: u64, now_ns: u64) -> Option<u64> {
-        slots::due_ns(self.table(), member, now_ns)
+    /// it due. If members have been `asked` to take no packets, their answers are such events.
+    pub fn due_ns(&self, member: u64, now_ns: u64, asked: bool) -> Option<u64> {
+        slots::due_of_heir_ns(self.table(), member, now_ns, asked)
     }
 
     /// The pool of a member that is gone has been read to its end, or given up. Frees the slot.

@@ -2,7 +2,8 @@
 //! socket, at most [`LONGEST`] bytes. A newcomer sends a [`Hello`], and the poller answers with a
 //! [`Welcome`], which carries descriptors, or with a [`Refused`]. The connection stays open as long
 //! as the member lives. Later the member says that its application reads, and the poller hands it
-//! the pools of members that are gone ([`Takeover`]).
+//! the pools of members that are gone ([`Takeover`]). The member takes no packets meanwhile
+//! ([`Answer::Hold`], [`Request::Holds`], [`Answer::GoOn`]).
 //!
 //! Each message begins with a head of 8 bytes, which has the same meaning in all versions: `fanp`,
 //! the version, and the kind of the message. So both sides can name both versions in their errors.

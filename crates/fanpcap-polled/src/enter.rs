@@ -111,7 +111,9 @@ pub fn enter_or_keep(
             })
         }
         Answer::Refused(refused) => Err(EnterError::Refused(refused)),
-        Answer::Takeover(_) => Err(EnterError::Malformed(Malformed::Field("answer"))),
+        Answer::Takeover(_) | Answer::Hold | Answer::GoOn => {
+            Err(EnterError::Malformed(Malformed::Field("answer")))
+        }
     }
 }
 

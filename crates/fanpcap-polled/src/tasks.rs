@@ -1,5 +1,9 @@
 //! What a member's reader does for the member's group: it says that the application reads, and
 //! takes over the pools of members that are gone.
+//!
+//! The poller gives the buckets of a dead member to other members only while the member that takes
+//! over its pool takes no packets. So this member can't take later packets of a flow before earlier
+//! ones that are in the dead member's pool.
 
 use fanpcap_linux::file::shared;
 use fanpcap_linux::unix::message;
@@ -21,6 +25,11 @@ pub(crate) struct Tasks {
     welcome: Welcome,
     /// Whether the poller knows that the application reads.
     has_reported: AtomicBool,
+    /// Whether the member takes no packets, and the poller knows it.
+    holds: AtomicBool,
+    /// Whether the poller does not know yet that the member shall hold, because the message had no
+    /// room. The member takes packets until then.
+    owes_answer: AtomicBool,
 }
 
 /// The reader of a pool. Pollers stamp by `CLOCK_MONOTONIC`.
@@ -50,6 +59,8 @@ impl Tasks {
             epoll,
             welcome,
             has_reported: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
+            owes_answer: AtomicBool::new(false),
         })
     }
 
@@ -67,6 +78,22 @@ impl Tasks {
                 None
             }
         }
+    }
+
+    /// Says that the member takes no packets from now on. Returns when to try again, if the message
+    /// has no room.
+    fn hold(&self) -> Option<Duration> {
+        let sent = send(self.connection.as_fd(), &Request::Holds);
+        let has_room = !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        self.holds.store(has_room, Ordering::Relaxed);
+        self.owes_answer.store(!has_room, Ordering::Relaxed);
+        (!has_room).then_some(AGAIN)
+    }
+
+    /// Takes packets again.
+    fn go_on(&self) {
+        self.holds.store(false, Ordering::Relaxed);
+        self.owes_answer.store(false, Ordering::Relaxed);
     }
 
     /// Takes over a pool. A pool that can't be read is given up.
@@ -115,26 +142,36 @@ impl GroupTasks for Tasks {
     }
 
     fn attend(&self) -> TaskResult {
-        let again = self.tell();
+        let mut again = self.tell();
+        if self.owes_answer.load(Ordering::Relaxed) {
+            again = self.hold().or(again);
+        }
         let (mut inherited, mut is_lost) = (Vec::new(), false);
         let mut buffer = [0; MESSAGE_LEN];
         for _ in 0..MESSAGES_MAX {
             match message::receive(self.connection.as_fd(), &mut buffer, 1) {
                 Ok(Some(message)) => {
                     let bytes = buffer.get(..message.len).unwrap_or_default();
-                    if let Ok(Answer::Takeover(takeover)) = Answer::decode(bytes) {
-                        inherited.extend(self.take_over(&takeover, message.descriptors));
+                    match Answer::decode(bytes) {
+                        Ok(Answer::Takeover(takeover)) => {
+                            inherited.extend(self.take_over(&takeover, message.descriptors));
+                        }
+                        Ok(Answer::Hold) => again = self.hold().or(again),
+                        Ok(Answer::GoOn) => self.go_on(),
+                        Ok(Answer::Welcome(_) | Answer::Refused(_)) | Err(_) => {}
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Ok(None) | Err(_) => {
                     is_lost = true;
+                    self.go_on();
                     break;
                 }
             }
         }
         TaskResult {
             inherited,
+            holds: self.holds.load(Ordering::Relaxed),
             again,
             is_lost,
             ..TaskResult::default()

@@ -5,6 +5,8 @@ mod refusals;
 mod steering;
 mod member;
 mod groups;
+mod notice;
+mod heirs;
 mod attending;
 mod look;
 mod watching;
@@ -22,10 +24,11 @@ pub(crate) use attending::DueGroup;
 use fanpcap_group::served::Joining;
 use fanpcap_group::view::View;
 use fanpcap_linux::unix::Peer;
-use fanpcap_poll::message::{Hello, Refused, Takeover, Welcome};
+use fanpcap_poll::message::{Hello, Refused, Welcome};
 use fanpcap_poll::{LANES_MAX, PoolSize};
 use groups::Group;
 use member::{Member, Newcomer, State};
+pub use notice::{Notice, Told};
 use refusals::{FULL, NO_MEMORY, NOT_ALLOWED, failed};
 pub(crate) use refusals::{MANY_CONNECTIONS, refused};
 use std::collections::BTreeMap;
@@ -95,17 +98,6 @@ impl Entered {
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.pool.as_fd(), self.bell.as_fd()]
     }
-}
-
-/// A message to a member: it shall read the pool of a member that is gone.
-#[derive(Debug)]
-pub struct Notice {
-    /// The member that gets the message.
-    pub to: u64,
-    /// The message.
-    pub takeover: Takeover,
-    /// The pool whose descriptor the message carries.
-    pub pool: Shared,
 }
 
 impl Device {
@@ -362,14 +354,11 @@ impl Device {
         let index = self.members.get(&member).map(|it| it.group);
         let of_gone = self.members.get(&gone);
         let it = of_gone.filter(|it| it.taker == Some(member) && Some(it.group) == index);
-        let Some((index, counters)) = it.map(|it| (it.group, it.final_counters())) else {
+        let Some(index) = it.map(|it| it.group) else {
             // A member may say so of any member.
             return Vec::new();
         };
-        self.change(index, now_ns, None, |group, side| {
-            group.vacate(gone, &counters, side)
-        });
-        self.remove(gone);
+        self.vacate(gone, now_ns);
         self.attend(index, now_ns)
     }
 
@@ -388,9 +377,12 @@ impl Device {
         self.attend(index, now_ns)
     }
 
-    /// Whether the member that gets this message shall still read the pool.
+    /// Whether this message still holds: a pool may have got another reader since.
     pub(crate) fn is_valid(&self, notice: &Notice) -> bool {
-        let gone = self.members.get(&notice.takeover.member);
+        let Told::Takeover(takeover, _) = &notice.what else {
+            return true;
+        };
+        let gone = self.members.get(&takeover.member);
         gone.is_some_and(|it| it.taker == Some(notice.to))
     }
 

@@ -21,7 +21,7 @@ use fanpcap_linux::unix::{self, Peer, message, named};
 use fanpcap_linux::wait::{self, Wake, clock, pipe};
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Malformed, Question, Refused, Request};
 use once::{HEAD_LEN, Once, Speech};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -263,6 +263,13 @@ impl Server {
             (Some(member), Ok(Request::ReadOut(gone))) => {
                 self.device.read_out(member, gone, now_ns)
             }
+            (Some(member), Ok(Request::Holds)) => {
+                // A member answers each message once, so it has not got these yet.
+                if self.unsent.iter().any(|it| it.to == member) {
+                    return None;
+                }
+                self.device.holds(member, now_ns)?
+            }
             (Some(_), Ok(Request::Frame(frame))) => return self.device.send(&frame),
             (None, Ok(_)) | (Some(_), Ok(Request::Hello(_)) | Err(_)) => return None,
         };
@@ -296,13 +303,18 @@ impl Server {
         }
     }
 
-    /// Sends messages to members. A member that has no room for a message is taken for dead.
-    fn tell(&mut self, mut notices: Vec<Notice>) {
-        while let Some(notice) = notices.pop() {
+    /// Sends messages to members, in their order. A member that has no room for a message is taken
+    /// for dead.
+    fn tell(&mut self, notices: Vec<Notice>) {
+        let mut notices = VecDeque::from(notices);
+        while let Some(notice) = notices.pop_front() {
             if !self.device.is_valid(&notice) {
                 continue;
             }
-            let answer = Answer::Takeover(notice.takeover).encode();
+            if self.unsent.iter().any(|it| it.to == notice.to) {
+                self.unsent.push(notice);
+                continue;
+            }
             let mut connections = self.connections.iter();
             let found = connections.find(|(_, it)| it.member == Some(notice.to));
             let Some((&number, connection)) = found else {
@@ -310,10 +322,7 @@ impl Server {
                 continue;
             };
             let socket = connection.socket.as_fd();
-            let sent = answer
-                .map_err(|_| io::ErrorKind::InvalidData.into())
-                .and_then(|bytes| message::send(socket, &bytes, &[notice.pool.as_fd()]));
-            match sent {
+            match send(socket, &notice) {
                 Ok(()) => {}
                 Err(error) if is_the_members(&error) => notices.extend(self.forget(number)),
                 Err(_) => {
@@ -374,6 +383,12 @@ fn is_the_members(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
     )
+}
+
+fn send(socket: BorrowedFd<'_>, notice: &Notice) -> io::Result<()> {
+    let bytes = notice.answer().encode();
+    let bytes = bytes.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    message::send(socket, &bytes, notice.descriptor().as_slice())
 }
 
 /// Answers a newcomer that has become a member. `None` if the answer can't be sent.

@@ -39,8 +39,7 @@ fn groups_of_users_are_apart_even_if_their_numbers_are_equal() {
     }
     assert_eq!(got, BTreeMap::from([(1000, 400), (1001, 400), (0, 400)]));
     // Only members of the same user take over the pool of a dead one.
-    let notices = scene.device.hang_up(all[2].2.member, scene.now_ns);
-    assert!(notices.is_empty());
+    assert!(scene.hang_up(all[2].2.member).is_empty());
     assert_eq!(scene.device.sizes(), [2, 3]);
 }
 
@@ -212,8 +211,8 @@ fn without_descriptors() {
     }
     assert!(refused > 0 && members.len() > 2, "{refused} refused");
     let _files = all_descriptors();
-    let notices = scene.device.hang_up(members[1].member, scene.now_ns);
-    assert_eq!(notices.len(), 1, "another member gets the pool");
+    let inherited = scene.hang_up(members[1].member);
+    assert_eq!(inherited.len(), 1, "another member gets the pool");
 }
 
 /// Takes all descriptors that the process can still have.

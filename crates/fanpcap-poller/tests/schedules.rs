@@ -1,5 +1,5 @@
 //! Members of a group that one process serves join, leave, die and hang, in random schedules. Each
-//! packet comes once to one member, or to a member that has taken over.
+//! packet comes once to one member, or to a member that has taken over, and each flow in order.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scene;
@@ -80,6 +80,8 @@ struct Application {
     pool: Pool,
     got: Vec<u64>,
     hangs: bool,
+    /// Whether the poller has asked it to take no packets, and it has not looked for messages since.
+    is_asked: bool,
     /// What it still has to read of members that are gone.
     inherited: Vec<(Orphan, Remains)>,
 }
@@ -89,10 +91,13 @@ struct World {
     group: ServedGroup,
     applications: BTreeMap<u64, Application>,
     /// What applications that are gone have got.
-    got_before: Vec<u64>,
+    got_before: Vec<Vec<u64>>,
     sent: u64,
     last: u64,
     frames: Vec<Frame>,
+    /// The names of members, and of the member that has ended last.
+    names: BTreeMap<u64, &'static str>,
+    left: Option<&'static str>,
 }
 
 impl World {
@@ -120,6 +125,8 @@ impl World {
             sent: 0,
             last: 0,
             frames: Vec::new(),
+            names: BTreeMap::new(),
+            left: None,
         }
     }
 
@@ -138,6 +145,7 @@ impl World {
             pool: reader(&self.side.connections[&self.last].file),
             got: Vec::new(),
             hangs: false,
+            is_asked: false,
             inherited: Vec::new(),
         };
         self.applications.insert(self.last, application);
@@ -158,6 +166,21 @@ impl World {
         let count = self.applications.len();
         let at = nth.checked_rem(count)?;
         self.applications.keys().nth(at).copied()
+    }
+
+    /// The member looks for messages. If it is asked to take no packets, it inherits before it
+    /// takes the next one.
+    fn look(&mut self, member: u64) {
+        let application = self.applications.get_mut(&member).unwrap();
+        if !std::mem::take(&mut application.is_asked) {
+            return;
+        }
+        let orphans = self.group.take_over(member, &mut self.side).unwrap();
+        for orphan in orphans {
+            let remains = self.side.remains(orphan.member);
+            let application = self.applications.get_mut(&member).unwrap();
+            application.inherited.push((orphan, remains));
+        }
     }
 
     fn read(&mut self, member: u64, most: usize) {
@@ -196,10 +219,11 @@ impl World {
         }
         self.side.connections.get_mut(&member).unwrap().is_open = false;
         let application = self.applications.remove(&member).unwrap();
-        self.got_before.extend(application.got);
+        self.got_before.push(application.got);
     }
 
-    /// All members whose applications read do their part.
+    /// The poller does the part of all members whose applications read, and asks those that have
+    /// something to inherit.
     fn attend(&mut self) {
         for it in self.side.connections.values_mut() {
             let unread = it.file.map_words().unwrap().progress();
@@ -210,13 +234,16 @@ impl World {
             if self.applications[&member].hangs || self.side.hangs(member) {
                 continue;
             }
-            let orphans = self.group.attend(member, &mut self.side).unwrap();
-            for orphan in orphans {
-                let remains = self.side.remains(orphan.member);
-                let application = self.applications.get_mut(&member).unwrap();
-                application.inherited.push((orphan, remains));
-            }
+            let inherits = self.group.attend(member, &mut self.side).unwrap();
+            self.applications.get_mut(&member).unwrap().is_asked |= inherits;
         }
+    }
+
+    /// As [`World::attend`], and all members look for messages.
+    fn attend_and_look(&mut self) {
+        self.attend();
+        let members: Vec<u64> = self.applications.keys().copied().collect();
+        members.into_iter().for_each(|it| self.look(it));
     }
 
     fn step(&mut self, (what, nth, count): (u8, usize, u16)) {
@@ -232,6 +259,9 @@ impl World {
             }
             (8, _) => self.side.now_ns += u64::from(count) * 1_000_000,
             (_, Some(member)) if !self.applications[&member].hangs => {
+                if count % 3 == 0 {
+                    self.look(member);
+                }
                 self.read(member, usize::from(count % 500));
             }
             _ => {}
@@ -246,16 +276,63 @@ impl World {
         }
         for _ in 0..12 {
             self.side.now_ns += 1_000_000_000;
-            self.attend();
-            let members: Vec<u64> = self.applications.keys().copied().collect();
-            members.into_iter().for_each(|it| self.read(it, usize::MAX));
+            self.read_all();
         }
+    }
+
+    /// All members look for messages, and read what there is.
+    fn read_all(&mut self) {
+        self.attend_and_look();
+        let members: Vec<u64> = self.applications.keys().copied().collect();
+        members.into_iter().for_each(|it| self.read(it, usize::MAX));
+    }
+
+    /// Whether a member that is gone has not been replaced, or its pool has not been read.
+    fn is_changing(&self) -> bool {
+        let mut places = self.group.look().places.into_iter();
+        places.any(|it| !matches!(it.state, State::Live | State::Vacant | State::Free))
+    }
+
+    /// A step after which each flow must still be in order (decision 43): no member hangs, one ends
+    /// only if no other is still to be replaced, and before a newcomer gets its share all packets
+    /// are read.
+    fn ordered_step(&mut self, (what, nth, count): (u8, usize, u16)) {
+        self.side.now_ns += 1_000_000;
+        let name = ["a", "b"].get(nth % 5).copied();
+        let is_changing = self.is_changing();
+        match (what % 12, self.nth(nth)) {
+            (0..4, _) => self.send(u64::from(count % 300)),
+            (4, _) if self.applications.len() < 7 && (!is_changing || self.is_awaited(name)) => {
+                self.read_all();
+                self.join(name);
+                self.names.extend(name.map(|name| (self.last, name)));
+            }
+            (5 | 6, Some(member)) if !is_changing => {
+                self.end(member);
+                self.left = self.names.get(&member).copied();
+            }
+            // The wait for a successor ends. Nobody counts as hanging meanwhile.
+            (7, _) => {
+                self.read_all();
+                self.side.now_ns += 2_100_000_000;
+            }
+            (8, Some(member)) => self.look(member),
+            (_, Some(member)) => self.read(member, usize::from(count % 500)),
+            _ => {}
+        }
+        self.attend();
+    }
+
+    /// Whether only a successor of this name is missing.
+    fn is_awaited(&self, name: Option<&str>) -> bool {
+        let mut places = self.group.look().places.into_iter();
+        name.is_some() && name == self.left && places.any(|it| it.state == State::Awaited)
     }
 
     fn got(&self) -> Vec<u64> {
         let applications = self.applications.values();
         let mut got: Vec<u64> = applications.flat_map(|it| it.got.clone()).collect();
-        got.extend(&self.got_before);
+        got.extend(self.got_before.iter().flatten());
         got.sort_unstable();
         got
     }
@@ -292,6 +369,31 @@ proptest! {
         world.finish();
         check(&world);
     }
+
+    #[test]
+    fn each_flow_is_in_order_when_members_come_and_go_one_by_one(
+        steps in proptest::collection::vec((any::<u8>(), any::<usize>(), any::<u16>()), 1..60),
+    ) {
+        let mut world = World::new();
+        world.join(None);
+        steps.into_iter().for_each(|step| world.ordered_step(step));
+        world.finish();
+        check(&world);
+        check_order(&world);
+    }
+}
+
+/// No application has got a packet of a flow after a later one.
+fn check_order(world: &World) {
+    let applications = world.applications.values().map(|it| &it.got);
+    for got in applications.chain(&world.got_before) {
+        let mut last = BTreeMap::new();
+        for &number in got {
+            let flow = world.frames[usize::try_from(number).unwrap()].flow.key();
+            let before = last.insert(flow, number);
+            assert!(before < Some(number), "{before:?} before {number}");
+        }
+    }
 }
 
 /// The members of the packets' flows, by the packets that each application has got.
@@ -314,7 +416,7 @@ fn a_death_moves_only_the_flows_of_the_member_that_dies() {
     let mut world = World::new();
     for _ in 0..4 {
         world.join(None);
-        world.attend();
+        world.attend_and_look();
     }
     world.send(3000);
     (1..5).for_each(|member| world.read(member, usize::MAX));
@@ -327,7 +429,7 @@ fn a_death_moves_only_the_flows_of_the_member_that_dies() {
         world.applications.get_mut(&member).unwrap().got.clear();
     }
     world.end(3);
-    world.attend();
+    world.attend_and_look();
     world.send(3000);
     world.finish();
     let got: usize = world.applications.values().map(|it| it.got.len()).sum();
@@ -347,7 +449,7 @@ fn a_newcomer_to_a_sticky_group_moves_no_flow_that_is_remembered() {
     let mut world = World::with(GroupOptions::sticky(65_536));
     for _ in 0..3 {
         world.join(None);
-        world.attend();
+        world.attend_and_look();
     }
     let owners_after = |world: &mut World| {
         world.send(3000);
@@ -360,7 +462,7 @@ fn a_newcomer_to_a_sticky_group_moves_no_flow_that_is_remembered() {
     };
     let before = owners_after(&mut world);
     world.join(None);
-    world.attend();
+    world.attend_and_look();
     assert!(
         world
             .group
@@ -372,7 +474,7 @@ fn a_newcomer_to_a_sticky_group_moves_no_flow_that_is_remembered() {
     assert_eq!(owners_after(&mut world), before);
     // The flows of a member that dies go to others.
     world.end(2);
-    world.attend();
+    world.attend_and_look();
     let after = owners_after(&mut world);
     for (flow, members) in before {
         let moves = members.contains(&2);
@@ -385,7 +487,7 @@ fn a_successor_gets_the_pool_and_the_buckets_of_its_predecessor() {
     let mut world = World::new();
     for name in [None, Some("a")] {
         world.join(name);
-        world.attend();
+        world.attend_and_look();
     }
     let slots = |world: &World| {
         let places = world.group.look().places.into_iter();
@@ -393,11 +495,11 @@ fn a_successor_gets_the_pool_and_the_buckets_of_its_predecessor() {
     };
     assert_eq!(slots(&world), [(State::Live, 2048), (State::Live, 2048)]);
     world.end(2);
-    world.attend();
+    world.attend_and_look();
     world.send(1000);
     assert_eq!(slots(&world)[1], (State::Awaited, 2048));
     world.join(Some("a"));
-    world.attend();
+    world.attend_and_look();
     world.read(3, usize::MAX);
     let got = world.applications[&3].got.len();
     assert!((200..800).contains(&got), "what came meanwhile: {got}");
@@ -411,7 +513,7 @@ fn a_member_is_drained_and_the_last_one_is_not() {
     let mut world = World::new();
     for _ in 0..2 {
         world.join(None);
-        world.attend();
+        world.attend_and_look();
     }
     world.group.weigh(1, 0, &mut world.side).unwrap();
     world.send(500);
@@ -425,14 +527,14 @@ fn a_member_is_drained_and_the_last_one_is_not() {
     );
     assert!(world.group.weigh(2, 0, &mut world.side).is_err());
     assert!(world.group.weigh(9, 1, &mut world.side).is_err());
-    assert!(world.group.due_ns(2, world.side.now_ns).is_some());
+    assert!(world.group.due_ns(2, world.side.now_ns, false).is_some());
 }
 
 #[test]
 fn a_group_that_all_members_have_left_gets_no_more_packets_into_their_pools() {
     let mut world = World::new();
     world.join(None);
-    world.attend();
+    world.attend_and_look();
     assert!(!world.group.is_memberless(&mut world.side).unwrap());
     world.side.connections.get_mut(&1).unwrap().is_open = false;
     assert!(world.group.is_memberless(&mut world.side).unwrap());

@@ -6,13 +6,17 @@
 mod clients;
 mod scene;
 
-use clients::{Client, Poller, Wire, await_all, await_answer, await_shares, frames, hello, send};
+use clients::{
+    Client, Poller, Wire, await_all, await_answer, await_shares, frames, hello, send, shares,
+};
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::message;
 use fanpcap_poll::message::{Answer, Balance, Hello, LONGEST, Program, Request, Steering};
 use fanpcap_poller::SentCounts;
 use fanpcap_testkit::await_for::await_so;
+use fanpcap_testkit::traffic::sequence_of;
 use scene::policy;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::slice;
 
@@ -64,7 +68,10 @@ fn what_a_dead_member_has_not_read_is_read_by_another() {
     });
     // It has read nothing.
     drop(members.remove(1));
-    await_shares(&poller, 2);
+    await_so("its buckets", || {
+        members.iter_mut().for_each(Client::answer);
+        shares(&poller) == 2
+    });
     all.extend(frames(3000, 1000));
     send(&wire, &all[3000..]);
     await_so("all packets", || {
@@ -306,4 +313,59 @@ fn a_member_that_may_not_send_and_does_is_closed() {
     await_so("the member's end", || poller.sizes() == [0, 0]);
     let server = poller.server.lock().unwrap();
     assert_eq!(server.device().sent(), SentCounts::default());
+}
+
+/// While a member holds, the poller looks after its whole group.
+#[test]
+fn a_member_that_holds_without_being_asked_is_closed() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let mut members = [poller.member(&hello()), poller.member(&hello())];
+    await_shares(&poller, 2);
+    let other = poller.member(&Hello {
+        group: Some(6),
+        ..hello()
+    });
+    other.send(&Request::Holds);
+    assert!(await_answer(other.socket.as_fd()).is_none(), "closed");
+    await_so("its end", || poller.sizes() == [1, 2]);
+    let frames = frames(0, 100);
+    send(&wire, &frames);
+    await_all(&mut members, &frames);
+}
+
+/// The members answer late, and take packets of their own pools before. So a poller that gave the
+/// buckets away earlier would give them later packets of the flows.
+#[test]
+fn a_flow_stays_in_order_when_its_member_dies() {
+    let wire = Wire::default();
+    let poller = Poller::of_wires(slice::from_ref(&wire));
+    let mut members: Vec<Client> = (0..3).map(|_| poller.member(&hello())).collect();
+    await_shares(&poller, 3);
+    let produced = |count| {
+        await_so("the packets", || {
+            poller.counts(Some(5)).unwrap().produced == count
+        });
+    };
+    send(&wire, &frames(0, 1000));
+    produced(1000);
+    drop(members.remove(0));
+    await_so("a question", || members.iter().any(Client::is_asked));
+    send(&wire, &frames(1000, 1000));
+    produced(2000);
+    members.iter_mut().for_each(Client::read_own);
+    await_so("all packets", || {
+        members.iter_mut().for_each(Client::read);
+        members.iter().map(|it| it.got.len()).sum::<usize>() == 2000
+    });
+    let flows = frames(0, 1000).into_iter().chain(frames(1000, 1000));
+    let flows: Vec<_> = flows.map(|it| it.flow.key()).collect();
+    for member in &members {
+        let mut last = BTreeMap::new();
+        for number in member.got.iter().map(|it| sequence_of(it).unwrap()) {
+            let flow = &flows[usize::try_from(number).unwrap()];
+            let before = last.insert(flow, number);
+            assert!(before < Some(number), "{before:?} before {number}");
+        }
+    }
 }

@@ -39,6 +39,10 @@ pub struct TaskResult {
     /// Rings of members that are dead or do not read. From now on this reader reads these rings to
     /// the end.
     pub inherited: Vec<Takeover>,
+    /// Whether the reader delivers no packets until it runs the tasks again, because another
+    /// process may be about to give this reader another ring. That process makes the descriptor
+    /// readable.
+    pub holds: bool,
     /// The time after which the reader runs the tasks again, even if the descriptor is not
     /// readable. Until then the reader ignores the descriptor, which may stay readable while
     /// another member holds the group's lock.

@@ -45,6 +45,8 @@ pub(crate) struct Merge {
     pub(crate) lanes: Vec<Lane>,
     /// The rings that were taken over from other members. In the merge they come after the lanes.
     pub(crate) inherited: Vec<Inherited>,
+    /// Whether all packets are held back ([`crate::TaskResult::holds`]).
+    pub(crate) holds: bool,
     /// The arrival time of each lane's next packet, since 1970; `None` for an empty lane. The
     /// arrival times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
@@ -65,7 +67,7 @@ enum Due {
     Now(usize),
     /// Wait this long for earlier packets.
     After(Duration),
-    /// No lane has a packet.
+    /// No lane has a packet, or all packets are held back.
     Never,
 }
 
@@ -78,6 +80,7 @@ impl Merge {
             heads: vec![None; lanes.len()],
             lanes,
             inherited: Vec::new(),
+            holds: false,
             is_late,
             delay: timeout.unwrap_or_default() + SLACK,
             horizon: Duration::ZERO,
@@ -112,12 +115,16 @@ impl Merge {
     ) -> Result<(), Pause> {
         loop {
             self.look(control);
-            let due = self.due(control);
+            let due = if self.holds {
+                Due::Never
+            } else {
+                self.due(control)
+            };
             if let Err(end) = control.check_end(call) {
                 self.announce(control, &due);
                 return Err(end.into());
             }
-            if self.lanes.len() == 1 && self.inherited.is_empty() {
+            if self.lanes.len() == 1 && self.inherited.is_empty() && !self.holds {
                 return Err(Pause::Alone);
             }
             match due {

@@ -88,12 +88,15 @@ impl State {
         self.filter = Some(filter);
     }
 
-    /// Adds rings taken over from other members to the rings that are read. `timeout` is the
-    /// time-out of the device.
+    /// Adds rings taken over from other members to the rings that are read. From now on, all
+    /// packets are held back if `holds`. `timeout` is the time-out of the device.
     #[cold]
     #[inline(never)]
-    fn take_over(&mut self, inherited: Vec<Takeover>, timeout: Option<Duration>) {
-        if inherited.is_empty() {
+    fn take_over(&mut self, inherited: Vec<Takeover>, holds: bool, timeout: Option<Duration>) {
+        if inherited.is_empty() && !holds {
+            if let Lanes::Several(merge) = &mut self.lanes {
+                merge.holds = false;
+            }
             return;
         }
         let mut merge = match self.take_lanes() {
@@ -104,6 +107,7 @@ impl State {
         let inherited = inherited.into_iter();
         let inherited = inherited.map(|it| Inherited::new(it, filter));
         merge.inherited.extend(inherited);
+        merge.holds = holds;
         self.lanes = Lanes::Several(merge);
     }
 
@@ -274,6 +278,7 @@ impl Reader {
         if !self.control.timers().any(TaskTimer::is_wanted) {
             return false;
         }
+        let mut holds = false;
         for (index, device) in self.control.devices.iter().enumerate() {
             let Some(timer) = device.timer.get() else {
                 continue;
@@ -285,7 +290,8 @@ impl Reader {
             if let (Some(frames), Some(lane)) = (attention.skipped, state.own().get_mut(index)) {
                 lane.skip(frames);
             }
-            state.take_over(attention.inherited, self.control.timeout);
+            holds |= attention.holds;
+            state.take_over(attention.inherited, holds, self.control.timeout);
             if attention.is_lost {
                 device.note_lost();
             }
@@ -308,6 +314,8 @@ impl Reader {
             has_more |= lane.is_some_and(|lane| lane.ring.open_last());
         }
         if let Lanes::Several(merge) = &mut state.lanes {
+            // The process for which the reader holds packets back may have ended.
+            merge.holds = false;
             has_more |= merge.hurry();
         }
         if has_more { Ok(()) } else { Err(end) }

@@ -70,9 +70,18 @@ pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
 /// itself if it has no share. `None` if the member `own` need not look after any member, nor after
 /// itself. The caller needs no lock.
 pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
+    table.rows().filter_map(due_by(table, own, now_ns)).min()
+}
+
+/// Nanoseconds until the member `own` must look after the member in a slot.
+pub(super) fn due_by(
+    table: Table<'_>,
+    own: u64,
+    now_ns: u64,
+) -> impl Fn((Slot, Row)) -> Option<u64> {
     let mut live = table.rows().filter(|(_, row)| row.state == State::Live);
     let has_others = live.any(|(_, row)| row.cookie != own);
-    let due = |(slot, row): (Slot, Row)| match row.state {
+    move |(slot, row)| match row.state {
         State::Newcomer if row.cookie == own => Some(0),
         State::Live if row.cookie == own && has_others => {
             let check = until_check(table, slot, now_ns);
@@ -82,8 +91,17 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
         State::Dead => classes::until_due(table, own, &row, now_ns),
         State::Awaited => Some(grace(&row, now_ns).min(until_look(table, now_ns))),
         State::Free | State::Newcomer | State::Live | State::TakenOver | State::Vacant => None,
+    }
+}
+
+/// The member that a newcomer succeeds.
+pub(super) fn predecessor(table: Table<'_>, newcomer: &Row) -> Option<Slot> {
+    let is_it = |row: &Row| {
+        let is_same = row.name == newcomer.name && row.class == newcomer.class;
+        row.state == State::Awaited && row.name != 0 && is_same
     };
-    table.rows().filter_map(due).min()
+    let mut rows = table.rows();
+    rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
 }
 
 /// Nanoseconds left of the grace period. 0 if it is over, or if `since_ns` is later than `now_ns`
@@ -136,12 +154,7 @@ impl<G: KernelOps> Slots<'_, G> {
 
     /// The member that a newcomer succeeds.
     pub(super) fn predecessor(&self, newcomer: &Row) -> Option<Slot> {
-        let is_it = |row: &Row| {
-            let is_same = row.name == newcomer.name && row.class == newcomer.class;
-            row.state == State::Awaited && row.name != 0 && is_same
-        };
-        let mut rows = self.table.rows();
-        rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
+        predecessor(self.table, newcomer)
     }
 
     /// Called when a newcomer has joined. If the newcomer succeeds an awaited member, the wait

@@ -10,6 +10,8 @@ use std::os::fd::OwnedFd;
 const WELCOME: u16 = 2;
 const REFUSED: u16 = 3;
 const TAKEOVER: u16 = 32;
+const HOLD: u16 = 33;
+const GO_ON: u16 = 34;
 
 /// A message of a poller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,11 @@ pub enum Answer {
     Refused(Refused),
     /// The member shall read another member's pool.
     Takeover(Takeover),
+    /// The member shall take no packets until [`Answer::GoOn`], and answer with
+    /// [`super::Request::Holds`].
+    Hold,
+    /// The member shall take packets again. It has got the pools that it shall read.
+    GoOn,
 }
 
 /// What a new member gets. The message carries the descriptors of the pool and of the bell.
@@ -136,6 +143,8 @@ impl Answer {
                 out.u8(takeover.with_copies.into());
                 Ok(out.done())
             }
+            Self::Hold => Ok(head(HOLD).done()),
+            Self::GoOn => Ok(head(GO_ON).done()),
         }
     }
 
@@ -163,6 +172,8 @@ impl Answer {
                 member: from.u64("member")?,
                 with_copies: from.flag("copies")?,
             }),
+            HOLD => Self::Hold,
+            GO_ON => Self::GoOn,
             REFUSED => Self::Refused(Refused {
                 slug: from.name("slug")?,
                 text: from.text("text", TEXT_MAX)?,

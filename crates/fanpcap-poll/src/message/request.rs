@@ -65,6 +65,7 @@ const HELLO: u16 = 1;
 const READS: u16 = 16;
 const READ_OUT: u16 = 17;
 const FRAME: u16 = 19;
+const HOLDS: u16 = 20;
 
 /// The most bytes of a frame in a message.
 pub const FRAME_MAX: usize = LONGEST - HEAD_LEN;
@@ -81,6 +82,9 @@ pub enum Request {
     /// The poller shall send this frame on the device, 1 to [`FRAME_MAX`] bytes. There is no
     /// answer.
     Frame(Vec<u8>),
+    /// The member takes no packets until the poller lets it go on: the answer to
+    /// [`super::Answer::Hold`].
+    Holds,
 }
 
 impl Request {
@@ -92,6 +96,7 @@ impl Request {
         match self {
             Self::Hello(hello) => hello.encode(),
             Self::Reads => Ok(head(READS).done()),
+            Self::Holds => Ok(head(HOLDS).done()),
             Self::ReadOut(member) => {
                 let mut out = head(READ_OUT);
                 out.u64(*member);
@@ -117,6 +122,7 @@ impl Request {
         let request = match kind {
             HELLO => return Hello::read(from).map(Self::Hello),
             READS => Self::Reads,
+            HOLDS => Self::Holds,
             READ_OUT => Self::ReadOut(from.u64("member")?),
             FRAME => Self::Frame(from.rest("frame")?),
             _ => return Err(Malformed::Kind(kind)),

@@ -67,6 +67,7 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         hello().prop_map(Request::Hello),
         Just(Request::Reads),
+        Just(Request::Holds),
         any::<u64>().prop_map(Request::ReadOut),
         proptest::collection::vec(any::<u8>(), 1..2000).prop_map(Request::Frame),
     ]
@@ -108,6 +109,8 @@ fn answer() -> impl Strategy<Value = Answer> {
                 with_copies,
             })
         }),
+        Just(Answer::Hold),
+        Just(Answer::GoOn),
         (name(), ".{0,300}").prop_map(|(slug, text)| Answer::Refused(Refused { slug, text })),
     ]
 }
@@ -236,7 +239,9 @@ fn the_text_of_a_refusal_is_cut_between_characters() {
         let bytes = Answer::Refused(Refused { slug, text }).encode().unwrap();
         match Answer::decode(&bytes) {
             Ok(Answer::Refused(refused)) => refused.text,
-            Ok(Answer::Welcome(_) | Answer::Takeover(_)) | Err(_) => panic!("no refusal"),
+            Ok(Answer::Welcome(_) | Answer::Takeover(_) | Answer::Hold | Answer::GoOn) | Err(_) => {
+                panic!("no refusal")
+            }
         }
     };
     let text = refused(format!("x{}", "ä".repeat(TEXT_MAX)));

@@ -3,7 +3,7 @@
 //! processes do.
 
 use super::member::{Admission, Side, State};
-use super::{Device, Notice};
+use super::{Device, Notice, Told};
 use crate::accounts::Account;
 use fanpcap_group::served::{Members, Orphan, ServedGroup};
 use fanpcap_poll::message::Takeover;
@@ -72,10 +72,11 @@ impl Device {
     fn due_of(&self, index: u8, now_ns: u64) -> Option<u64> {
         let group = self.groups.get(usize::from(index))?.as_ref()?;
         let awake = self.awake(index, now_ns);
-        let due = awake
-            .iter()
-            .map(|&member| group.served.due_ns(member, now_ns));
-        let due = due.flatten().min();
+        let asked = self.is_asking(index);
+        let due = awake.iter();
+        let due = due.filter_map(|&member| group.served.due_ns(member, now_ns, asked));
+        let answer = self.until_answer(index, group.attended_ns, now_ns);
+        let due = due.chain(answer).min();
         if !awake.is_empty() && awake.len() == self.readers(index).count() {
             return due;
         }
@@ -109,14 +110,14 @@ impl Device {
         }
         let members = self.members.values_mut().filter(|it| it.group == index);
         members.for_each(|it| it.look(now_ns));
-        let mut notices = Vec::new();
+        let mut heirs = Vec::new();
         for member in self.awake(index, now_ns) {
-            let orphans = self.change(index, now_ns, None, |group, side| {
+            let inherits = self.change(index, now_ns, None, |group, side| {
                 group.attend(member, side)
             });
-            let orphans = orphans.and_then(Result::ok).unwrap_or_default();
-            notices.extend(orphans.into_iter().filter_map(|it| self.notice(member, it)));
+            heirs.extend(matches!(inherits, Some(Ok(true))).then_some(member));
         }
+        let notices = self.ask(index, &heirs, now_ns);
         let is_memberless = self.change(index, now_ns, None, ServedGroup::is_memberless);
         if matches!(is_memberless, Some(Ok(true))) {
             self.end(index);
@@ -124,18 +125,57 @@ impl Device {
         notices
     }
 
-    fn notice(&mut self, to: u64, orphan: Orphan) -> Option<Notice> {
+    /// A member takes no packets, as it was asked, until it goes on. It inherits what is there.
+    /// `None` if it was not asked.
+    pub fn holds(&mut self, member: u64, now_ns: u64) -> Option<Vec<Notice>> {
+        let it = self.members.get_mut(&member)?;
+        it.asked_ns.take()?;
+        it.look(now_ns);
+        let (index, hangs) = (it.group, it.hangs(now_ns));
+        let mut notices = Vec::new();
+        if !hangs {
+            let orphans = self.change(index, now_ns, None, |group, side| {
+                group.take_over(member, side)
+            });
+            let orphans = orphans.and_then(Result::ok).unwrap_or_default();
+            let orphans = orphans.into_iter();
+            notices.extend(orphans.filter_map(|it| self.inherit(member, it, now_ns)));
+        }
+        notices.push(Notice {
+            to: member,
+            what: Told::GoOn,
+        });
+        notices.extend(self.attend(index, now_ns));
+        Some(notices)
+    }
+
+    /// Makes a member read a pool, unless nobody reads it.
+    fn inherit(&mut self, to: u64, orphan: Orphan, now_ns: u64) -> Option<Notice> {
+        if orphan.is_given_up {
+            self.vacate(orphan.member, now_ns);
+            return None;
+        }
         let gone = self.members.get_mut(&orphan.member)?;
         gone.taker = Some(to);
-        Some(Notice {
-            to,
-            takeover: Takeover {
-                pool: gone.size,
-                member: orphan.member,
-                with_copies: orphan.with_copies,
-            },
-            pool: gone.pool.clone(),
-        })
+        let takeover = Takeover {
+            pool: gone.size,
+            member: orphan.member,
+            with_copies: orphan.with_copies,
+        };
+        let what = Told::Takeover(takeover, gone.pool.clone());
+        Some(Notice { to, what })
+    }
+
+    /// The pool of a member that is gone has been read to its end, or given up.
+    pub(super) fn vacate(&mut self, gone: u64, now_ns: u64) {
+        let Some(it) = self.members.get(&gone) else {
+            return;
+        };
+        let (index, counters) = (it.group, it.final_counters());
+        self.change(index, now_ns, None, |group, side| {
+            group.vacate(gone, &counters, side)
+        });
+        self.remove(gone);
     }
 
     pub(super) fn change<T>(

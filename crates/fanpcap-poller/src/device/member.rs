@@ -38,6 +38,8 @@ pub(super) struct Member {
     pub(super) state: State,
     /// The member that reads the pool, if this member is gone.
     pub(super) taker: Option<u64>,
+    /// When the member was asked to take no packets, if it has not answered.
+    pub(super) asked_ns: Option<u64>,
     /// The member may have forged this, so it decides only about the member itself.
     progress: Progress,
     /// What the reader had taken at the last look, and when a look last found that it has taken
@@ -181,6 +183,7 @@ impl Newcomer {
                 size,
                 state: State::Unread,
                 taker: None,
+                asked_ns: None,
                 progress: Progress::new(now_ns),
                 taken: 0,
                 took_ns: 0,

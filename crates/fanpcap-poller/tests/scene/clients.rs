@@ -7,7 +7,7 @@ use crate::scene::{drain, policy, reader};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::{message, named};
-use fanpcap_linux::wait::Wake;
+use fanpcap_linux::wait::{Wake, events};
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
 use fanpcap_poller::access::Access;
 use fanpcap_poller::device::Device;
@@ -203,10 +203,13 @@ impl Poller {
                     got: Vec::new(),
                     inherited: Vec::new(),
                     reads: false,
+                    holds: false,
                 })
             }
             Answer::Refused(refused) => Err(format!("{}: {}", refused.slug, refused.text)),
-            Answer::Takeover(_) => panic!("a takeover in place of a welcome"),
+            other @ (Answer::Takeover(_) | Answer::Hold | Answer::GoOn) => {
+                panic!("{other:?} in place of a welcome")
+            }
         }
     }
 }
@@ -260,6 +263,8 @@ pub struct Client {
     pub got: Vec<Vec<u8>>,
     inherited: Vec<(u64, Remains)>,
     reads: bool,
+    /// Whether it takes no packets of its own pool.
+    holds: bool,
 }
 
 impl Client {
@@ -276,17 +281,42 @@ impl Client {
         is_woken
     }
 
-    /// Reads all that is there: the pools of members that are gone, and the own pool.
-    pub fn read(&mut self) {
+    /// Whether the poller has sent a message that the member has not taken.
+    pub fn is_asked(&self) -> bool {
+        events::poll(&[self.socket.as_fd()], Some(Duration::ZERO)).unwrap()[0]
+    }
+
+    /// Reads its own pool, as a busy reader does before it looks for messages.
+    pub fn read_own(&mut self) {
+        if !self.holds {
+            self.got.extend(drain(&mut self.pool));
+        }
+    }
+
+    /// Takes the poller's messages, and answers them.
+    pub fn answer(&mut self) {
         let mut buffer = [0; 256];
         while let Ok(Some(message)) = message::receive(self.socket.as_fd(), &mut buffer, 4) {
-            let Ok(Answer::Takeover(takeover)) = Answer::decode(&buffer[..message.len]) else {
-                panic!("no takeover");
-            };
-            let pool = takeover.open(message.descriptors).unwrap();
-            let remains = Remains::of_pool(reader(&pool), 0);
-            self.inherited.push((takeover.member, remains));
+            match Answer::decode(&buffer[..message.len]).unwrap() {
+                Answer::Takeover(takeover) => {
+                    assert!(self.holds, "a takeover while it takes packets");
+                    let pool = takeover.open(message.descriptors).unwrap();
+                    let remains = Remains::of_pool(reader(&pool), 0);
+                    self.inherited.push((takeover.member, remains));
+                }
+                Answer::Hold => {
+                    self.holds = true;
+                    self.send(&Request::Holds);
+                }
+                Answer::GoOn => self.holds = false,
+                other @ (Answer::Welcome(_) | Answer::Refused(_)) => panic!("{other:?}"),
+            }
         }
+    }
+
+    /// Reads all that is there: the pools of members that are gone, and the own pool.
+    pub fn read(&mut self) {
+        self.answer();
         for (member, mut remains) in std::mem::take(&mut self.inherited) {
             while remains.head().is_some() {
                 self.got
@@ -294,7 +324,7 @@ impl Client {
             }
             self.send(&Request::ReadOut(member));
         }
-        self.got.extend(drain(&mut self.pool));
+        self.read_own();
     }
 }
 
@@ -332,13 +362,16 @@ pub fn await_all(clients: &mut [Client], frames: &[Frame]) {
 
 /// Waits until this number of members have their shares.
 pub fn await_shares(poller: &Poller, count: usize) {
-    await_so("shares", || {
-        let server = poller.server.lock().unwrap();
-        let view = server
-            .device()
-            .look(Some(5), effective_user())
-            .map(|(view, _)| view);
-        let places = view.map_or_else(Vec::new, |it| it.places);
-        places.iter().filter(|it| it.buckets > 0).count() == count
-    });
+    await_so("shares", || shares(poller) == count);
+}
+
+/// The number of members that have a share.
+pub fn shares(poller: &Poller) -> usize {
+    let server = poller.server.lock().unwrap();
+    let view = server
+        .device()
+        .look(Some(5), effective_user())
+        .map(|(view, _)| view);
+    let places = view.map_or_else(Vec::new, |it| it.places);
+    places.iter().filter(|it| it.buckets > 0).count()
 }

@@ -6,13 +6,15 @@
 use crate::clients::{Wire, hello};
 use crate::scene::{drain, policy, reader};
 use fanpcap_linux::unix::Peer;
-use fanpcap_poll::message::{Hello, Refused};
+use fanpcap_poll::message::{Hello, Refused, Takeover};
 use fanpcap_poller::access::Grant;
-use fanpcap_poller::device::{Device, Entered, Notice};
-use fanpcap_poller::{GroupCounts, Policy};
+use fanpcap_poller::device::{Device, Entered, Notice, Told};
+use fanpcap_poller::{GroupCounts, Policy, Shared};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::traffic::{self, sequence_of};
+use fanpcap_testkit::FlowKey;
+use std::collections::{BTreeMap, VecDeque};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -22,6 +24,16 @@ pub struct Scene {
     pub wire: Wire,
     pub now_ns: u64,
     pub sent: u64,
+    /// The flows of the packets, by their numbers.
+    pub flows: Vec<FlowKey>,
+}
+
+/// A pool that a member shall read, because the pool's member is gone.
+pub struct Inherited {
+    /// The member that reads the pool.
+    pub to: u64,
+    pub takeover: Takeover,
+    pub pool: Shared,
 }
 
 /// A member's process.
@@ -33,6 +45,15 @@ pub struct Member {
 }
 
 impl Member {
+    pub fn of(entered: &Entered) -> Self {
+        Self {
+            number: entered.member,
+            slot: entered.welcome.slot,
+            pool: reader(&entered.pool),
+            got: Vec::new(),
+        }
+    }
+
     pub fn read(&mut self) {
         let frames = drain(&mut self.pool);
         self.got
@@ -40,8 +61,8 @@ impl Member {
     }
 
     /// Reads another member's pool to its end.
-    pub fn read_out(&mut self, notice: &Notice) {
-        let mut remains = Remains::of_pool(reader(&notice.pool), 0);
+    pub fn read_out(&mut self, inherited: &Inherited) {
+        let mut remains = Remains::of_pool(reader(&inherited.pool), 0);
         while remains.head().is_some() {
             let frame = remains.next_frame().unwrap().unwrap();
             self.got.push(sequence_of(frame.data()).unwrap());
@@ -61,6 +82,7 @@ impl Scene {
             wire,
             now_ns: SECOND,
             sent: 0,
+            flows: Vec::new(),
         }
     }
 
@@ -81,14 +103,59 @@ impl Scene {
 
     /// A member of group 5 whose application reads.
     pub fn member(&mut self) -> Member {
-        let entered = self.enter(&hello(), 0).unwrap();
+        self.member_with(&hello())
+    }
+
+    pub fn member_with(&mut self, hello: &Hello) -> Member {
+        let entered = self.enter(hello, 0).unwrap();
         self.device.reads(entered.member, self.now_ns);
-        Member {
-            number: entered.member,
-            slot: entered.welcome.slot,
-            pool: reader(&entered.pool),
-            got: Vec::new(),
+        Member::of(&entered)
+    }
+
+    /// Checks that a member has got no packet of a flow after a later one.
+    pub fn ensure_order(&self, member: &Member) {
+        let mut last = BTreeMap::new();
+        for &number in &member.got {
+            let flow = &self.flows[usize::try_from(number).unwrap()];
+            let before = last.insert(flow, number);
+            assert!(before < Some(number), "{before:?} before {number}");
         }
+    }
+
+    /// A member's connection closes, and members that are asked to take no packets answer at once.
+    /// Returns the pools that they shall read.
+    pub fn hang_up(&mut self, member: u64) -> Vec<Inherited> {
+        let notices = self.device.hang_up(member, self.now_ns);
+        self.answer(notices)
+    }
+
+    /// A member has read a pool to its end.
+    pub fn tell_read_out(&mut self, inherited: &Inherited) {
+        let gone = inherited.takeover.member;
+        let notices = self.device.read_out(inherited.to, gone, self.now_ns);
+        assert!(notices.is_empty(), "{notices:?}");
+    }
+
+    /// Lets members that are asked to take no packets answer at once. Returns the pools that they
+    /// shall read. The last message to each of these members lets it go on.
+    pub fn answer(&mut self, notices: Vec<Notice>) -> Vec<Inherited> {
+        let (mut inherited, mut holding) = (Vec::new(), Vec::new());
+        let mut notices = VecDeque::from(notices);
+        while let Some(Notice { to, what }) = notices.pop_front() {
+            match what {
+                Told::Hold => {
+                    holding.push(to);
+                    notices.extend(self.device.holds(to, self.now_ns).unwrap());
+                }
+                Told::Takeover(takeover, pool) => {
+                    assert!(holding.contains(&to), "a member that takes packets");
+                    inherited.push(Inherited { to, takeover, pool });
+                }
+                Told::GoOn => holding.retain(|it| *it != to),
+            }
+        }
+        assert!(holding.is_empty(), "all go on");
+        inherited
     }
 
     /// Sends packets, and waits until they are in pools.
@@ -96,6 +163,7 @@ impl Scene {
         let numbers = self.sent..self.sent + count;
         let frames = traffic::frames(self.sent, &traffic::flows(5, 40), numbers).unwrap();
         self.wire.send(frames.iter().map(|it| &it.bytes[..]));
+        self.flows.extend(frames.iter().map(|it| it.flow.key()));
         self.sent += count;
         await_so("the packets", || self.counts().produced == self.sent);
     }

@@ -35,6 +35,8 @@ pub(crate) struct FakeGroup {
     /// time.
     latest: AtomicU32,
     is_lost: AtomicBool,
+    /// Whether the reader shall hold all packets back.
+    pub(crate) holds: AtomicBool,
     /// The number of frames that other members have read, which the next run of the tasks returns;
     /// 0 if it returns no number.
     pub(crate) skipped: AtomicU64,
@@ -53,6 +55,7 @@ impl FakeGroup {
             downs: AtomicU32::new(0),
             latest: AtomicU32::new(0),
             is_lost: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
             skipped: AtomicU64::new(0),
         })
     }
@@ -101,6 +104,7 @@ impl GroupTasks for FakeGroup {
                 .pop_front()
                 .unwrap_or_default(),
             is_lost: self.is_lost.load(Ordering::SeqCst),
+            holds: self.holds.load(Ordering::SeqCst),
             skipped: Some(self.skipped.swap(0, Ordering::SeqCst)).filter(|&frames| frames > 0),
             ..TaskResult::default()
         }
@@ -447,4 +451,24 @@ fn of_several_devices_an_application_that_was_woken_for_the_company_does_not_wai
         assert!(!is_readable(fd));
         tasks.call();
     }
+}
+
+/// The process for which the reader holds its packets back has ended, and reports no more.
+#[test]
+fn packets_that_are_held_back_come_before_the_error_of_a_device_that_is_gone() {
+    let (mut device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let tasks = FakeGroup::new();
+    tasks.holds.store(true, Ordering::SeqCst);
+    tasks.is_lost.store(true, Ordering::SeqCst);
+    tasks.join(&reader);
+    device.arrive(&[packet(1, 60)]);
+    for _ in 0..2 {
+        device.port.links.lock().unwrap().push_back(Err("detached"));
+    }
+    assert_eq!(times(&reader, 1), (Return::Count(1), vec![1]));
+    assert_eq!(
+        times(&reader, -1),
+        (Return::Error("detached".to_owned()), vec![])
+    );
 }

@@ -1,13 +1,15 @@
 //! A successor reads a dead member's pool of records. What the successor's filter rejects and cuts
 //! depends on whether a kernel has run filters on the packets.
 
-use super::fake::{NONBLOCKING, Return, dispatch, times};
+use super::fake::{LATER, NONBLOCKING, OPTIONS, Return, dispatch, times};
 use super::group_tasks::FakeGroup;
 use super::program::{FakeProgram, record, records};
 use super::records::{TIMEOUT, longer_than};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
 use fanpcap_reader::{PublishedPosition, Reader, Takeover};
+use std::sync::atomic::Ordering;
+use std::thread;
 
 const COUNT: fn(i32) -> Return = Return::Count;
 
@@ -104,4 +106,50 @@ fn a_dead_members_count_of_packets_may_be_garbage() {
     tasks.join(&reader);
     assert_eq!(times(&reader, -1).1, [2]);
     assert_eq!((published.taken.get(), rejected.get()), (1, 0));
+}
+
+/// Another process gives away the dead member's buckets, so later packets of its flows may come
+/// before its pool.
+#[test]
+fn a_reader_that_holds_delivers_nothing_before_it_has_inherited() {
+    for options in [NONBLOCKING, OPTIONS] {
+        let (dead, _input) = FakeProgram::new(TIMEOUT);
+        dead.arrive(&records([1, 3]));
+        let (device, input) = FakeProgram::new(TIMEOUT);
+        let reader = Reader::new(input, &options).unwrap();
+        let tasks = FakeGroup::new();
+        tasks.holds.store(true, Ordering::SeqCst);
+        tasks.join(&reader);
+        device.arrive(&records([2]));
+        if options.nonblocking {
+            for _ in 0..3 {
+                assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
+            }
+        }
+        thread::scope(|scope| {
+            let go_on = scope.spawn(|| {
+                while tasks.attended() == 0 {
+                    thread::yield_now();
+                }
+                thread::sleep(LATER);
+                device.arrive(&records([4]));
+                let takeover = Takeover {
+                    remains: dead.remains(0),
+                    published: position(),
+                    rejected: None,
+                    claims: None,
+                    done: Box::new(|_| {}),
+                };
+                tasks.inherited.lock().unwrap().push_back(vec![takeover]);
+                tasks.holds.store(false, Ordering::SeqCst);
+                tasks.call();
+            });
+            if options.nonblocking {
+                go_on.join().unwrap();
+            }
+            assert_eq!(times(&reader, -1), (COUNT(4), vec![1, 2, 3, 4]));
+        });
+        device.arrive(&records([5]));
+        assert_eq!(times(&reader, -1), (COUNT(1), vec![5]));
+    }
 }

@@ -8,8 +8,7 @@
 //!
 //! On the engines of a poller, `fanpcap poller` runs as a process of its own, and its account is
 //! checked as well. Decision 67 promises the same there as on the other engines, except for what
-//! the functions of [`Engine`] say, and for one thing that it leaves open: when a member ends, the
-//! member that reads its pool may first deliver later packets of the same flows ([`Step::late`]).
+//! the functions of [`Engine`] say.
 
 mod plan;
 mod step;
@@ -121,7 +120,6 @@ impl<'a> Schedule<'a> {
             time: begun..now_us(),
             came: first..self.members.len(),
             rounded: 0,
-            is_polled: self.engine.is_polled(),
         };
         let moved = before
             .iter()

@@ -23,8 +23,6 @@ pub(super) struct Step {
     /// Number of buckets that have moved between members that the step does not concern. If weights
     /// differ, rounding may cause such moves.
     pub(super) rounded: usize,
-    /// Whether a poller moves the buckets.
-    pub(super) is_polled: bool,
 }
 
 impl Step {
@@ -60,10 +58,6 @@ impl Step {
         let stops = count(|it| matches!(it, Action::Stop { .. } | Action::Freeze { .. }));
         match (ends, weighs, stops) {
             (0, _, _) => None,
-            _ if self.is_polled => Some(
-                "a poller moves the buckets of a member that has ended before the member that \
-                 reads its pool has been told",
-            ),
             (1, 0, 0) => None,
             (1, 0, _) if self.came.is_empty() => None,
             (1, 0, _) => Some("older members did not check for packets within a tenth of a second"),
