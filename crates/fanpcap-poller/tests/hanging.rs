@@ -268,11 +268,17 @@ fn a_successor_gets_its_share_when_it_takes_no_packets() {
     let notices = scene.device.reads(entered.member, scene.now_ns);
     assert_eq!(asked(&notices), [entered.member]);
     let mut successor = Member::of(&entered);
-    assert_eq!([scene.buckets(&first), scene.buckets(&successor)], [2048, 0]);
+    assert_eq!(
+        [scene.buckets(&first), scene.buckets(&successor)],
+        [2048, 0]
+    );
     scene.send(100);
     let inherited = scene.answer(notices);
     assert!(inherited.iter().all(|it| it.takeover.with_copies));
-    assert_eq!([scene.buckets(&first), scene.buckets(&successor)], [0, 2048]);
+    assert_eq!(
+        [scene.buckets(&first), scene.buckets(&successor)],
+        [0, 2048]
+    );
     scene.send(100);
     successor.read_out(&inherited[0]);
     successor.read();

@@ -11,12 +11,7 @@ use std::io;
 
 /// Like [`super::due_ns`]. If members of the group have been `asked` to take no packets, leaves out
 /// what waits for their answers.
-pub(crate) fn due_of_heir_ns(
-    table: Table<'_>,
-    own: u64,
-    now_ns: u64,
-    asked: bool,
-) -> Option<u64> {
+pub(crate) fn due_of_heir_ns(table: Table<'_>, own: u64, now_ns: u64, asked: bool) -> Option<u64> {
     let due_by = due_by(table, own, now_ns);
     let due = |(slot, row): (Slot, Row)| {
         let due = due_by((slot, row));

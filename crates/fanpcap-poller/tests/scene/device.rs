@@ -11,9 +11,9 @@ use fanpcap_poller::access::Grant;
 use fanpcap_poller::device::{Device, Entered, Notice, Told};
 use fanpcap_poller::{GroupCounts, Policy, Shared};
 use fanpcap_ring::{Layout as _, Pool, Remains};
+use fanpcap_testkit::FlowKey;
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::traffic::{self, sequence_of};
-use fanpcap_testkit::FlowKey;
 use std::collections::{BTreeMap, VecDeque};
 
 pub const SECOND: u64 = 1_000_000_000;
