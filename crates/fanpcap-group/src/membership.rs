@@ -450,6 +450,7 @@ impl GroupTasks for Membership {
         let latest = self.due_ns().map_or(own_ns, |due_ns| due_ns.min(own_ns));
         TaskResult {
             inherited,
+            holds: false,
             again,
             latest: Some(Duration::from_nanos(latest)),
             is_lost: self.has_lost_device(),

@@ -204,10 +204,9 @@ fn a_dead_member_keeps_its_buckets_until_a_member_takes_no_packets() {
 #[test]
 fn a_member_that_does_not_answer_inherits_nothing_and_is_not_asked_again() {
     let mut scene = Scene::new();
-    let [first, second, silent, third, last] = [(); 5].map(|()| scene.member());
+    let [first, second, mut silent, third, last] = [(); 5].map(|()| scene.member());
     // It took packets last, so it is asked first.
     scene.send(100);
-    let mut silent = silent;
     silent.read();
     assert!(scene.pass(SECOND / 2).is_empty());
     let notices = scene.device.hang_up(first.number, scene.now_ns);
