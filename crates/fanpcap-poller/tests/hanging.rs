@@ -231,20 +231,20 @@ fn a_member_that_does_not_answer_inherits_nothing_and_is_not_asked_again() {
     assert!(scene.device.holds(silent.number, scene.now_ns).is_none());
 }
 
-/// The member that is asked dies.
 #[test]
-fn a_question_goes_to_another_member_if_the_asked_one_dies() {
+fn another_member_is_asked_if_the_asked_one_dies() {
     let mut scene = Scene::new();
-    let [first, dies, mut lives] = [(); 3].map(|()| scene.member());
+    let [first, asked_one, dies, mut lives] = [(); 4].map(|()| scene.member());
     scene.send(200);
-    lives.read();
     let notices = scene.device.hang_up(first.number, scene.now_ns);
+    assert_eq!(asked(&notices), [asked_one.number]);
+    let notices = scene.device.hang_up(dies.number, scene.now_ns);
+    assert!(notices.is_empty(), "one question at a time: {notices:?}");
+    let notices = scene.device.hang_up(asked_one.number, scene.now_ns);
     assert_eq!(asked(&notices), [lives.number]);
-    let other = scene.device.hang_up(dies.number, scene.now_ns);
-    assert!(other.is_empty(), "one question at a time: {other:?}");
     scene.send(200);
     let inherited = scene.answer(notices);
-    assert_eq!(inherited.len(), 2);
+    assert_eq!(inherited.len(), 3);
     inherited.iter().for_each(|it| lives.read_out(it));
     lives.read();
     lives.got.sort_unstable();
