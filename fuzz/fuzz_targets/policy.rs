@@ -1,16 +1,17 @@
-//! Reads any text, and lines that are chosen from valid ones, as a poller's policy file. The parser
-//! refuses the text and names a place that exists in it, or the settings, written as a file, are
-//! read as the same settings.
+//! Reads any text, and lines that are chosen from valid ones, as a poller's policy file, and any
+//! text as a filter there. The parser refuses the text and names a place that exists in it, or the
+//! settings, written as a file, are read as the same settings.
 #![no_main]
 
+use fanpcap_bpf::Classic;
 use fanpcap_config::report::Report;
-use fanpcap_poller::access::file::{Devices, Named, PolicyFile};
+use fanpcap_poller::access::file::{Devices, Expression, Named, PolicyFile};
 use libfuzzer_sys::fuzz_target;
 
 const SOURCE: &str = "poller.conf";
 
 /// Lines of valid files.
-const LINES: [&str; 12] = [
+const LINES: [&str; 15] = [
     "others = no",
     "others=yes # of the socket's group",
     "[user ada]",
@@ -23,7 +24,19 @@ const LINES: [&str; 12] = [
     "memory = 2G",
     "groups = 0",
     "connections = 1024",
+    "filter = not host 10.0.0.1",
+    "filter=tcp[13] & 2 != 0 # SYN",
+    "\tfilter = vlan 7 and \"#\" ",
 ];
+
+/// A compiler that refuses some texts, and makes long filters of others.
+fn compile(expression: &str) -> Result<Vec<Classic>, String> {
+    match expression.len() {
+        len if len % 5 == 1 => Err(format!("no filter of {len} bytes")),
+        len if len % 5 == 2 => Ok(vec![Classic::keep(1); 4000 + len]),
+        _ => Ok(vec![Classic::keep(262_144)]),
+    }
+}
 
 fn check(text: &str) {
     let file = match PolicyFile::parse(text, SOURCE) {
@@ -37,14 +50,29 @@ fn check(text: &str) {
     for (again, section) in sections {
         assert_eq!(again.who, section.who);
         assert_eq!(
-            (&again.devices, again.gives),
-            (&section.devices, section.gives)
+            (&again.devices, &again.gives),
+            (&section.devices, &section.gives)
         );
+        let filters = [again, section].map(|it| it.filter.as_ref().map(|it| &*it.text));
+        assert_eq!(filters[0], filters[1]);
+        if let Some(filter) = &section.filter {
+            check_expression(text, filter);
+        }
     }
     let number = |name: &str| name.parse().ok();
-    if let Err(report) = file.resolve(number, number) {
+    if let Err(report) = file.resolve(number, number, &compile) {
         check_report(text, &report);
     }
+}
+
+/// The expression is in the text where its place says.
+fn check_expression(text: &str, filter: &Expression) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let line = text.lines().nth(filter.place.line - 1).expect("the line");
+    let from: String = line.chars().skip(filter.place.column - 1).collect();
+    assert!(!filter.text.is_empty() && from.starts_with(&filter.text));
+    let is_bad = |letter: char| letter.is_control() && letter != '\t';
+    assert!(filter.text.len() <= 4096 && !filter.text.contains(is_bad));
 }
 
 fn check_report(text: &str, report: &Report) {
@@ -69,18 +97,22 @@ fn written(file: &PolicyFile) -> String {
             Devices::These(these) if these.is_empty() => "devices = none\n".to_owned(),
             Devices::These(these) => format!("devices = {}\n", these.join(",")),
         };
-        let gives = section.gives;
+        let gives = &section.gives;
         let memory = gives.bytes.map(|it| format!("memory = {}M\n", it >> 20));
         let groups = gives.groups.map(|it| format!("groups = {it}\n"));
         let connections = gives.connections.map(|it| format!("connections = {it}\n"));
-        text.extend([memory, groups, connections].into_iter().flatten());
+        let filter = section.filter.as_ref();
+        let filter = filter.map(|it| format!("filter = {}\n", it.text));
+        text.extend([memory, groups, connections, filter].into_iter().flatten());
     }
     text
 }
 
-// Tries the bytes as the text, and as the numbers of lines.
+// Tries the bytes as the text, as a filter, and as the numbers of lines.
 fuzz_target!(|bytes: &[u8]| {
-    check(&String::from_utf8_lossy(bytes));
+    let text = String::from_utf8_lossy(bytes);
+    check(&text);
+    check(&format!("[user 7]\nfilter = {text}"));
     let lines = bytes.iter().map(|it| LINES[usize::from(*it) % LINES.len()]);
     check(&lines.collect::<Vec<_>>().join("\n"));
 });

@@ -22,4 +22,6 @@ pub struct Ledger {
     pub host_sent: u64,
     /// Packets for which the group's poller had no time.
     pub no_time: u64,
+    /// Packets that the filter of the poller's policy has left out.
+    pub not_allowed: u64,
 }

@@ -1,4 +1,4 @@
-//! Filter expressions compiled without a device.
+//! Filter expressions as instructions of classic BPF.
 
 use crate::error::Error;
 use crate::functions::Functions;
@@ -19,13 +19,24 @@ pub(crate) fn compile(
 ) -> Result<Vec<Classic>, Error> {
     // SAFETY: the function takes any numbers.
     let open = |_| unsafe { (functions.pcap_open_dead)(ETHERNET, snaplen) };
-    let handle = Handle::new(functions, "pcap_open_dead", open)?;
-    handle.compiled(expression, |program| {
-        if program.instructions.is_null() {
-            return Vec::new();
-        }
-        let length = usize::try_from(program.len).unwrap_or(0);
-        // SAFETY: pcap_compile has stored `length` instructions there.
-        unsafe { slice::from_raw_parts(program.instructions, length) }.to_vec()
-    })
+    Handle::new(functions, "pcap_open_dead", open)?.compile(expression)
+}
+
+impl Handle {
+    /// Compiles an expression as [`Handle::set_filter`] does. On a device, the filter reads the
+    /// outermost VLAN tag beside the frame, where the kernel has it. The filter keeps as many bytes
+    /// of a packet as the handle's snaplen.
+    ///
+    /// # Errors
+    /// The expression is wrong.
+    pub fn compile(&self, expression: &str) -> Result<Vec<Classic>, Error> {
+        self.compiled(expression, |program| {
+            if program.instructions.is_null() {
+                return Vec::new();
+            }
+            let length = usize::try_from(program.len).unwrap_or(0);
+            // SAFETY: pcap_compile has stored `length` instructions there.
+            unsafe { slice::from_raw_parts(program.instructions, length) }.to_vec()
+        })
+    }
 }

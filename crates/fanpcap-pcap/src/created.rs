@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
+use std::sync::Arc;
 
 /// A handle before its activation (pcap_create(3PCAP)).
 #[derive(Debug)]
@@ -23,10 +24,7 @@ impl Library {
     /// # Errors
     /// Fails with libpcap's message.
     pub fn create(&self, device: &str) -> Result<Created, Error> {
-        let name = c_text("pcap_create", device.as_bytes())?;
-        // SAFETY: `name` is a C string, and `errbuf` is the buffer that the function may write to.
-        let create = |errbuf| unsafe { (self.functions.pcap_create)(name.as_ptr(), errbuf) };
-        Handle::new(&self.functions, "pcap_create", create).map(Created)
+        Created::on(&self.functions, device)
     }
 
     /// Opens a savefile by pcap_open_offline(3PCAP); `-` is standard input.
@@ -45,6 +43,13 @@ impl Library {
 }
 
 impl Created {
+    pub(crate) fn on(functions: &Arc<Functions>, device: &str) -> Result<Self, Error> {
+        let name = c_text("pcap_create", device.as_bytes())?;
+        // SAFETY: `name` is a C string, and `errbuf` is the buffer that the function may write to.
+        let create = |errbuf| unsafe { (functions.pcap_create)(name.as_ptr(), errbuf) };
+        Handle::new(functions, "pcap_create", create).map(Self)
+    }
+
     /// Sets the snaplen in bytes.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The system's libpcap with its functions, or the reason why it is missing.
 
 use crate::compiled;
+use crate::created::Created;
 use crate::functions::{Functions, Symbols};
 use crate::loader::SystemLibrary;
 use crate::object::SocketFunction;
@@ -77,13 +78,25 @@ impl System {
         if expression.contains('\0') {
             return Err("a zero byte in a filter expression".to_owned());
         }
+        let code = compiled::compile(&self.functions()?, expression, snaplen);
+        code.map_err(|error| error.reason)
+    }
+
+    /// Creates a handle on a device, whatever our settings say about that device.
+    ///
+    /// # Errors
+    /// libpcap's message, or no libpcap with all functions is loaded.
+    pub fn create(&self, device: &str) -> Result<Created, String> {
+        Created::on(&self.functions()?, device).map_err(|error| error.reason)
+    }
+
+    fn functions(&self) -> Result<Arc<Functions>, String> {
         let functions = Functions::of(&self.symbols);
         let functions = functions.map_err(|lacking| match self.is_loaded() {
             true => format!("the system's libpcap lacks {lacking}"),
             false => "no libpcap that could compile it".to_owned(),
-        })?;
-        let code = compiled::compile(&Arc::new(functions), expression, snaplen);
-        code.map_err(|error| error.reason)
+        });
+        functions.map(Arc::new)
     }
 }
 

@@ -147,6 +147,7 @@ fn group(slots: &[u8]) -> Result<NewGroup> {
         table,
         options: GroupOptions::default(),
         user: 0,
+        filter: None,
     })
 }
 

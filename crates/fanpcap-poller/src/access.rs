@@ -3,10 +3,12 @@
 
 pub mod file;
 
+use crate::filter::Filter;
 use crate::limits::{Limit, Limits};
+use std::sync::Arc;
 
 /// What a rule gives to each of its users, where this is not the poller's default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// The most connections.
     pub connections: Option<u64>,
@@ -14,11 +16,13 @@ pub struct Grant {
     pub groups: Option<u64>,
     /// The most bytes of pools, tables and remembered flows.
     pub bytes: Option<u64>,
+    /// Which packets the members may have; `None`: all.
+    pub filter: Option<Arc<Filter>>,
 }
 
 impl Grant {
     /// The limits of a user who has this grant. Those of all users together stay.
-    pub(crate) fn limits(self, limits: Limits) -> Limits {
+    pub(crate) fn limits(&self, limits: Limits) -> Limits {
         let own = |limit: Limit, each: Option<u64>| Limit {
             each: each.unwrap_or(limit.each),
             ..limit
@@ -36,6 +40,7 @@ pub(crate) const STRANGER: Grant = Grant {
     connections: Some(4),
     groups: Some(0),
     bytes: Some(0),
+    filter: None,
 };
 
 /// For whom a rule is.
@@ -48,7 +53,7 @@ pub enum Who {
 }
 
 /// A rule for a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// For whom the rule is.
     pub who: Who,
@@ -87,8 +92,8 @@ impl Access {
 
     /// What a process of this user, which is in these groups, may take. `None` if it may not become
     /// a member. A rule for the user comes before all rules for groups, and of those the first one
-    /// counts. A process can leave its groups, so a rule for a group can't take anything away that
-    /// [`Others`] has.
+    /// counts, alone: no filter of another rule is added. A process can leave its groups, so a rule
+    /// for a group can't take anything away that a later rule or [`Others`] has.
     pub fn of(&self, user: u32, groups: &[u32]) -> Option<Grant> {
         let is_users = |rule: &&Rule| rule.who == Who::User(user);
         let is_groups = |rule: &&Rule| match rule.who {
@@ -97,7 +102,7 @@ impl Access {
         };
         let rule = self.rules.iter().find(is_users);
         match rule.or_else(|| self.rules.iter().find(is_groups)) {
-            Some(rule) => rule.gives,
+            Some(rule) => rule.gives.clone(),
             None => self.others.have(user, groups).then(Grant::default),
         }
     }
@@ -121,6 +126,7 @@ mod tests {
         connections: Some(2),
         groups: None,
         bytes: Some(1 << 20),
+        filter: None,
     };
 
     fn rule(who: Who, gives: Option<Grant>) -> Rule {
@@ -136,13 +142,13 @@ mod tests {
         let rules = vec![
             rule(Who::Group(100), Some(SMALL)),
             rule(Who::Group(200), None),
-            rule(Who::User(7), Some(large)),
+            rule(Who::User(7), Some(large.clone())),
             rule(Who::User(8), None),
         ];
         let with = |others| Access::new(rules.clone(), others);
         let all = with(Others::RootAnd(Some(300)));
         for (user, groups, expected) in [
-            (7, &[100, 200][..], Some(large)),
+            (7, &[100, 200][..], Some(large.clone())),
             (8, &[100], None),
             (9, &[200, 100], Some(SMALL)),
             (9, &[200, 300], None),

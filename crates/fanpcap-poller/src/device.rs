@@ -205,13 +205,13 @@ impl Device {
         };
         let (index, is_new) = match self.find(number, peer.user) {
             Some(index) => {
-                self.check(index, hello)?;
+                self.check(index, hello, &grant)?;
                 (index, false)
             }
-            None => (
-                self.begin(hello, (number, peer.user), &limits, now_ns)?,
-                true,
-            ),
+            None => {
+                let has = (&limits, grant.filter);
+                (self.begin(hello, (number, peer.user), has, now_ns)?, true)
+            }
         };
         let entered = self.join(index, hello, (peer, &limits), now_ns);
         if is_new && entered.is_err() {

@@ -2,6 +2,7 @@
 //! the packet into their pools.
 
 use crate::burst::Packet;
+use crate::filter::DeviceFilter;
 use crate::flows::Flows;
 use crate::table::{Part, Table};
 use fanpcap_buckets::layout::SLOTS;
@@ -25,6 +26,8 @@ pub struct NewGroup {
     pub options: GroupOptions,
     /// The user for whom the group counts.
     pub user: u32,
+    /// Which packets the group's members may have; `None`: all.
+    pub filter: Option<DeviceFilter>,
 }
 
 impl NewGroup {
@@ -40,6 +43,7 @@ impl NewGroup {
             table: Arc::clone(&self.table),
             options: self.options,
             user: self.user,
+            filter: self.filter.clone(),
         }
     }
 }
@@ -76,6 +80,8 @@ pub struct GroupCounts {
     pub dropped: u64,
     /// Deliveries of packets that the host sends, to members that do not want them.
     pub unwanted: u64,
+    /// Packets that the policy's filter has left out.
+    pub not_allowed: u64,
 }
 
 /// A group as a queue has it, outside of the queue: to make one, or to free its memory, takes
@@ -103,6 +109,7 @@ impl Dismissed {
 
 #[derive(Debug)]
 pub(crate) struct Group {
+    filter: Option<DeviceFilter>,
     steering: Evaluator,
     /// Whether plain packets take the straight path of the mode `flow`.
     is_flow: bool,
@@ -132,6 +139,7 @@ impl Group {
     /// `None` if the table's memory is no table.
     fn new(group: NewGroup) -> Option<Self> {
         Some(Self {
+            filter: group.filter,
             is_flow: fanpcap_steer::is_of_mode(group.steering.program(), "flow"),
             steering: group.steering,
             table: Table::new(group.table)?,
@@ -212,11 +220,21 @@ impl Group {
         self.counts.stopped += packets as u64;
     }
 
-    /// Writes a packet into the pools of the members that get it.
+    /// Writes a packet into the pools of the members that get it. The policy's filter comes first,
+    /// so that nothing else of the group depends on packets that its user may not have: neither the
+    /// counters of the steering program, nor the loads of buckets, nor remembered flows.
     #[inline]
     pub(crate) fn take(&mut self, packet: &Packet<'_>, now_ns: u64) {
         self.counts.offered += 1;
-        let record = self.record(packet, now_ns);
+        let bytes = match &self.filter {
+            None => Some(packet.frame.bytes),
+            Some(filter) => filter.allowed(packet),
+        };
+        let Some(bytes) = bytes else {
+            self.counts.not_allowed += 1;
+            return;
+        };
+        let record = self.record((packet, bytes), now_ns);
         let straight = || plain::flow_hash(packet.frame.bytes);
         if let Some(hash) = Some(()).filter(|()| self.is_flow).and_then(|()| straight()) {
             return self.steer(0, hash, &record);
@@ -308,9 +326,9 @@ impl Group {
         member.writer.put(record, member.wants.snaplen);
     }
 
-    fn record<'a>(&self, packet: &Packet<'a>, now_ns: u64) -> NewRecord<'a> {
+    fn record<'a>(&self, (packet, bytes): (&Packet<'a>, &'a [u8]), now_ns: u64) -> NewRecord<'a> {
         NewRecord {
-            bytes: packet.frame.bytes,
+            bytes,
             tag: packet.tag().map(|tag| Vlan {
                 tpid: tag.tpid,
                 tci: tag.tci,
@@ -370,6 +388,7 @@ impl GroupCounts {
         self.produced += other.produced;
         self.dropped += other.dropped;
         self.unwanted += other.unwanted;
+        self.not_allowed += other.not_allowed;
     }
 
     fn add(&mut self, counts: PoolCounts) {

@@ -290,7 +290,7 @@ impl Server {
             refuse(socket, refused);
             return None;
         }
-        let asks = (connection.peer, connection.grant);
+        let asks = (connection.peer, connection.grant.clone());
         match self.device.enter(hello, asks, clock::monotonic_ns()) {
             Ok(entered) => {
                 connection.member = Some(entered.member);

@@ -27,12 +27,18 @@ fn who_has_no_rule_is_refused_if_the_policy_says_so() {
     let (wire, user) = (Wire::default(), effective_user());
     let own_group = unix::peer(unix::pair().unwrap()[0].as_fd()).unwrap().group;
     let all = Some(Grant::default());
-    let stranger = rule(Who::User(user + 1), all);
+    let stranger = rule(Who::User(user + 1), all.clone());
+    let own = [Who::User(user), Who::Group(own_group)].map(|who| rule(who, all.clone()));
+    let [of_user, of_group] = own;
     for (rules, others, expected) in [
-        (vec![stranger], Others::Nobody, Some("poller-policy")),
+        (
+            vec![stranger.clone()],
+            Others::Nobody,
+            Some("poller-policy"),
+        ),
         (vec![stranger], Others::AllWhoConnect, None),
-        (vec![rule(Who::User(user), all)], Others::Nobody, None),
-        (vec![rule(Who::Group(own_group), all)], Others::Nobody, None),
+        (vec![of_user], Others::Nobody, None),
+        (vec![of_group], Others::Nobody, None),
         (
             vec![rule(Who::User(user), None)],
             Others::AllWhoConnect,
@@ -54,6 +60,7 @@ fn a_rule_sets_what_its_user_may_take() {
         groups: Some(1),
         // A pool has 4 MiB, and a group takes some more.
         bytes: Some(11 << 20),
+        filter: None,
     };
     let rules = vec![rule(Who::User(effective_user()), Some(gives))];
     let poller = Poller::with_access(&wire, Access::new(rules, Others::Nobody));

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod scene;
+#[path = "fan_out/filtered.rs"]
+mod filtered;
 #[path = "fan_out/users.rs"]
 mod users;
 
@@ -61,6 +63,7 @@ fn is_account_even(counts: GroupCounts) -> bool {
         counts.produced,
         counts.dropped,
         counts.unwanted,
+        counts.not_allowed,
     ];
     let ends: u64 = ends.into_iter().sum();
     counts.offered + counts.again == ends

@@ -119,7 +119,9 @@ fn a_process_has_its_own_grant_whoever_of_its_user_connects_later() {
             group: Some(group),
             ..hello()
         };
-        scene.device.enter(&hello, (peer, grant), scene.now_ns)
+        scene
+            .device
+            .enter(&hello, (peer, grant.clone()), scene.now_ns)
     };
     assert!(enter(5).is_ok());
     assert_eq!(enter(6).unwrap_err().slug, "poller-groups");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fanpcap_merge::Merged;
-use fanpcap_snapshot::NO_TIME;
+use fanpcap_snapshot::{NO_TIME, NOT_ALLOWED};
 use fanpcap_terminal::table;
 use serde::Serialize;
 
@@ -177,15 +177,16 @@ impl Summary {
             let _ = writeln!(text, "{packets} packets dropped by the steering program");
         }
         if let Some(poller) = self.poller {
-            let lost = [
+            let others = [
                 (
                     poller.dropped,
                     "lost before the poller, because it was late",
                 ),
                 (poller.no_member, "for which the group had no member"),
                 (poller.no_time, NO_TIME),
+                (poller.not_allowed, NOT_ALLOWED),
             ];
-            for (packets, what) in lost.into_iter().filter(|(packets, _)| *packets > 0) {
+            for (packets, what) in others.into_iter().filter(|(packets, _)| *packets > 0) {
                 let _ = writeln!(text, "{packets} packets {what}");
             }
         }
@@ -418,6 +419,7 @@ mod tests {
         summary.steered_nowhere = Some(7);
         summary.poller = Some(AtPoller {
             no_time: 8,
+            not_allowed: 9,
             ..AtPoller::default()
         });
         let text = summary.text();
@@ -426,6 +428,7 @@ mod tests {
             "at most 6 packets are in no figure",
             "7 packets dropped by the steering program",
             "8 packets for which the poller had no time",
+            "9 packets left out by the filter of the poller's policy",
         ] {
             assert!(text.contains(part), "{text}");
         }

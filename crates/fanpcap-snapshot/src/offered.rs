@@ -15,6 +15,9 @@ const HOST_SENT: &str = "sent by the host and not wanted";
 /// The fate of packets that a poller leaves out because its groups take too long, in words.
 pub const NO_TIME: &str = "for which the poller had no time";
 
+/// The fate of packets that the filter of a poller's policy leaves out, in words.
+pub const NOT_ALLOWED: &str = "left out by the filter of the poller's policy";
+
 /// A group's ledger, as a member last published it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Offered {
@@ -36,6 +39,8 @@ pub struct Offered {
     pub host_sent_packets_total: u64,
     /// Packets for which the group's poller had no time.
     pub no_time_packets_total: u64,
+    /// Packets that the filter of the poller's policy has left out.
+    pub not_allowed_packets_total: u64,
 }
 
 impl Offered {
@@ -51,11 +56,12 @@ impl Offered {
             no_member_packets_total: ledger.no_member,
             host_sent_packets_total: ledger.host_sent,
             no_time_packets_total: ledger.no_time,
+            not_allowed_packets_total: ledger.not_allowed,
         }
     }
 
     /// The numbers of packets by fate, with each fate in words.
-    pub fn fates(&self) -> [(u64, &'static str); 7] {
+    pub fn fates(&self) -> [(u64, &'static str); 8] {
         [
             (self.in_rings_packets_total, "in rings"),
             (self.filtered_packets_total, "rejected by members' filters"),
@@ -64,6 +70,7 @@ impl Offered {
             (self.no_member_packets_total, "without a member"),
             (self.host_sent_packets_total, HOST_SENT),
             (self.no_time_packets_total, NO_TIME),
+            (self.not_allowed_packets_total, NOT_ALLOWED),
         ]
     }
 }
@@ -76,7 +83,7 @@ mod tests {
     fn the_fates_are_all_fields() {
         let ledger = Ledger {
             at_ns: 1,
-            offered: 127,
+            offered: 255,
             nowhere: 1,
             no_member: 2,
             produced: 4,
@@ -84,6 +91,7 @@ mod tests {
             unwanted: 16,
             host_sent: 32,
             no_time: 64,
+            not_allowed: 128,
         };
         let offered = Offered::of(&ledger, 1);
         let sum: u64 = offered.fates().iter().map(|(packets, _)| packets).sum();

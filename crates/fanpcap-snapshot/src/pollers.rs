@@ -302,6 +302,7 @@ fn ledger(seen: &SeenLedger) -> Ledger {
         unwanted: 0,
         host_sent: seen.unwanted,
         no_time: seen.no_time,
+        not_allowed: seen.not_allowed,
     }
 }
 

@@ -122,6 +122,8 @@ impl Options {
         let allowed = cpu::cpus().context("which CPUs this process may run on")?;
         // A wrong list is an error before any device is opened.
         cpus::choose(&arguments.cpus, None, &allowed, 1)?;
+        let rules = arguments.policy.as_deref();
+        let rules = rules.map(|path| policy::read(path, devices));
         Ok(Self {
             sockets: arguments.queues,
             pinning: arguments.cpus.clone(),
@@ -131,7 +133,7 @@ impl Options {
                 false => Idle::Sleep,
             },
             group: group.context("--socket-group")?,
-            rules: arguments.policy.as_deref().map(policy::read).transpose()?,
+            rules: rules.transpose()?,
             steal: arguments.steal,
             sends: arguments.send,
             is_quiet: arguments.quiet,

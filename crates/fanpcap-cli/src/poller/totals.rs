@@ -78,6 +78,7 @@ impl Totals {
             ("no time", of.no_time),
             ("dropped by the steering program", of.nowhere),
             ("sent by the host and not wanted", of.unwanted),
+            ("left out by filters of the policy", of.not_allowed),
         ] {
             if count > 0 {
                 text += &format!(" + {what} {count}");
@@ -199,12 +200,14 @@ mod tests {
         let counts = GroupCounts {
             offered: 5,
             again: 2,
-            no_member: 7,
+            no_member: 3,
+            not_allowed: 4,
             ..GroupCounts::default()
         };
         totals.add(&[], &counts);
         let said = totals.ledger().unwrap();
-        let expected = "offered 15 + more copies 2 = in rings 9 + dropped 1 + no member 7";
+        let expected = "offered 15 + more copies 2 = in rings 9 + dropped 1 + no member 3 + \
+                        left out by filters of the policy 4";
         assert!(said.ends_with(expected), "{said}");
     }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod ends;
+mod filtered;
 mod members;
 mod refused;
 mod running;

@@ -31,7 +31,7 @@ fn fanpcap(arguments: &str) -> Result<Output> {
 }
 
 /// The output of a command that must succeed.
-fn printed(arguments: &str) -> Result<String> {
+pub(crate) fn printed(arguments: &str) -> Result<String> {
     let output = fanpcap(arguments)?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{arguments}: {said}");
@@ -114,7 +114,7 @@ fn on_both(test: impl Fn(Scene) -> Result<()> + Send + Sync) -> Result<()> {
 }
 
 /// The samples of a metric of group 5: their labels and numbers.
-fn samples(metrics: &str, name: &str) -> Vec<(String, u64)> {
+pub(crate) fn samples(metrics: &str, name: &str) -> Vec<(String, u64)> {
     let of_metric = |line: &str| {
         let (labels, number) = line.strip_prefix(name)?.rsplit_once(' ')?;
         Some((labels.to_owned(), number.parse().ok()?))

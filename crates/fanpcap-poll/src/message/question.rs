@@ -109,6 +109,8 @@ pub struct SeenLedger {
     pub no_time: u64,
     /// Packets that came while the group was stopped.
     pub stopped: u64,
+    /// Packets that the policy's filter has left out.
+    pub not_allowed: u64,
 }
 
 /// The last round of a balanced group.
@@ -345,7 +347,7 @@ mod tests {
             ifindex: 4,
             pid_namespace: 6,
             title: "x".repeat(NAME_MAX),
-            ledger: SeenLedger::of([1, 2, 3, 4, 5, 6, 7, 8, 9]),
+            ledger: SeenLedger::of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             source: [17, 18],
             gone: [7, 6, 5, 4, 3, 2, 1],
             takeovers: 11,
@@ -370,7 +372,7 @@ mod tests {
             inherited: 7,
         };
         let watched = Watched {
-            ledger: SeenLedger::of([9, 8, 7, 6, 5, 4, 3, 2, 1]),
+            ledger: SeenLedger::of([10, 9, 8, 7, 6, 5, 4, 3, 2, 1]),
             absent: 8,
             source: [9, 10],
             ended: vec![ended; ENDED_MAX],

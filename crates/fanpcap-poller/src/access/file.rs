@@ -9,13 +9,17 @@
 //!
 //! [group wireshark]
 //! groups  = 2
+//! filter  = not host 10.0.0.1
 //! ```
 
 use super::{Access, Grant, Others, Rule, Who};
+use crate::filter::Filter;
 use fanpcap_config::report::{Fault, Place, Report, offset_in, quote};
 use fanpcap_config::settings::file::without_comment;
 use fanpcap_config::settings::number;
+use fanpcap_steer::PcapCompiler;
 use fanpcap_steer::nearest::nearest;
+use std::sync::Arc;
 
 /// The settings of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +37,20 @@ pub struct Section {
     pub who: Named,
     /// The devices of which these users may become members.
     pub devices: Devices,
-    /// What each of these users may take.
+    /// What each of these users may take. [`PolicyFile::resolve`] adds the filter.
     pub gives: Grant,
+    /// The pcap filter of these users' packets.
+    pub filter: Option<Expression>,
     /// Where the section begins.
+    pub place: Place,
+}
+
+/// A pcap filter as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expression {
+    /// The expression.
+    pub text: String,
+    /// Where it begins.
     pub place: Place,
 }
 
@@ -57,7 +72,7 @@ pub enum Devices {
     These(Vec<String>),
 }
 
-/// A policy file whose users and groups have numbers.
+/// A policy file whose users and groups have numbers, and whose filters are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     others: bool,
@@ -97,7 +112,8 @@ impl PolicyFile {
                 return Err(placed(fault));
             }
             set.push(key);
-            let done = file.set(key, value);
+            let place = Place::new(source, number, line, at + value_at);
+            let done = file.set(key, (value, place));
             done.map_err(|fault| placed(fault.shift(value_at)))?;
         }
         Ok(file)
@@ -112,12 +128,13 @@ impl PolicyFile {
             who,
             devices: Devices::All,
             gives: Grant::default(),
+            filter: None,
             place,
         });
         Ok(())
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), Fault> {
+    fn set(&mut self, key: &str, (value, place): (&str, Place)) -> Result<(), Fault> {
         let Some(section) = self.sections.last_mut() else {
             self.others = is_yes(value)?;
             return Ok(());
@@ -127,22 +144,28 @@ impl PolicyFile {
             DEVICES => section.devices = devices(value)?,
             MEMORY => section.gives.bytes = Some(bytes(value)?),
             GROUPS => section.gives.groups = most(GROUPS_MAX)?,
+            FILTER => {
+                let text = expression(value)?.to_owned();
+                section.filter = Some(Expression { text, place });
+            }
             _ => section.gives.connections = most(CONNECTIONS_MAX)?,
         }
         Ok(())
     }
 
-    /// Finds the numbers of all users and groups.
+    /// Finds the numbers of all users and groups, and compiles the filters.
     ///
     /// # Errors
-    /// There is no such user or group; or two sections are for the same one.
+    /// There is no such user or group; two sections are for the same one; or a filter can't be
+    /// compiled.
     pub fn resolve(
         self,
         user: impl Fn(&str) -> Option<u32>,
         group: impl Fn(&str) -> Option<u32>,
+        compile: PcapCompiler<'_>,
     ) -> Result<Resolved, Report> {
         let mut sections: Vec<(Who, Section)> = Vec::new();
-        for section in self.sections {
+        for mut section in self.sections {
             let (who, what, name) = match &section.who {
                 Named::User(name) => (user(name).map(Who::User), USER, name),
                 Named::Group(name) => (group(name).map(Who::Group), GROUP, name),
@@ -157,10 +180,26 @@ impl PolicyFile {
                 let fault = Fault::new("policy-twice", message).hint("keep one of them");
                 return Err(fault.report(section.place));
             }
+            let filter = section.filter.as_ref().map(|it| it.compiled(compile));
+            section.gives.filter = filter.transpose()?;
             sections.push((who, section));
         }
         let others = self.others;
         Ok(Resolved { others, sections })
+    }
+}
+
+impl Expression {
+    fn compiled(&self, compile: PcapCompiler<'_>) -> Result<Arc<Filter>, Report> {
+        let text = self.text.clone();
+        let code = compile(&text).and_then(|code| match code.len() {
+            0..=CODE_MAX => Ok(code),
+            len => Err(format!("it has {len} instructions, more than {CODE_MAX}")),
+        });
+        match code {
+            Ok(code) => Ok(Arc::new(Filter { text, code })),
+            Err(why) => Err(bad_filter(&text, &why).report(self.place.clone())),
+        }
     }
 }
 
@@ -172,7 +211,7 @@ impl Resolved {
             who: *who,
             gives: match &section.devices {
                 Devices::These(these) if !these.iter().any(|it| it == device) => None,
-                Devices::These(_) | Devices::All => Some(section.gives),
+                Devices::These(_) | Devices::All => Some(section.gives.clone()),
             },
         };
         let others = match self.others {
@@ -190,15 +229,20 @@ const DEVICES: &str = "devices";
 const MEMORY: &str = "memory";
 const GROUPS: &str = "groups";
 const CONNECTIONS: &str = "connections";
+const FILTER: &str = "filter";
 
 /// The keys of a section.
-const KEYS: [&str; 4] = [DEVICES, MEMORY, GROUPS, CONNECTIONS];
+const KEYS: [&str; 5] = [DEVICES, MEMORY, GROUPS, CONNECTIONS, FILTER];
 
 const GROUPS_MAX: u32 = 64;
 const CONNECTIONS_MAX: u32 = 1024;
 /// In MiB.
 const MEMORY_MAX: u32 = 1 << 20;
 const DEVICES_MAX: usize = 64;
+/// The most bytes of a filter: an address list of a hundred hosts has half of them.
+const EXPRESSION_MAX: usize = 4096;
+/// The most instructions of a filter, as in the kernel (`BPF_MAXINSNS`).
+const CODE_MAX: usize = 4096;
 
 /// The database of getent(1) that has these names.
 fn database(what: &str) -> &'static str {
@@ -294,6 +338,23 @@ fn devices(value: &str) -> Result<Devices, Fault> {
         these.push(item.to_owned());
     }
     Ok(Devices::These(these))
+}
+
+/// A filter that libpcap may read.
+fn expression(value: &str) -> Result<&str, Fault> {
+    if value.len() > EXPRESSION_MAX {
+        let why = format!("it is longer than {EXPRESSION_MAX} bytes");
+        return Err(bad_filter(value, &why));
+    }
+    match value.find(|letter: char| letter.is_control() && letter != '\t') {
+        Some(at) => Err(bad_filter(value, "it has a control character").shift(at)),
+        None => Ok(value),
+    }
+}
+
+fn bad_filter(text: &str, why: &str) -> Fault {
+    let fault = Fault::new("policy-filter", format!("filter {}: {why}", quote(text)));
+    fault.hint("write an expression of pcap-filter(7), without quotes")
 }
 
 fn bytes(value: &str) -> Result<u64, Fault> {

@@ -1,9 +1,13 @@
 //! The groups of a device begin and end.
 
 use super::Device;
-use super::refusals::{MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_STEERING, failed, refused};
+use super::refusals::{
+    MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_FILTER, OTHER_STEERING, failed, refused,
+};
 use super::steering::{self, Compiled};
+use crate::access::Grant;
 use crate::accounts::Account;
+use crate::filter::{DeviceFilter, Filter};
 use crate::flows;
 use crate::group::{GroupCounts, NewGroup, ReadyGroup};
 use crate::limits::{Limits, Reached, Taken};
@@ -47,6 +51,9 @@ pub(super) struct Group {
     digest: u64,
     /// The steering program, for members that have not said it.
     program: Program,
+    /// Which packets the members may have. The group keeps the filter of its first member, as a
+    /// member may get any packet of the group, and the pools of others that are gone.
+    filter: Option<Arc<Filter>>,
     /// The mode or the steering program, for watchers.
     pub(super) title: String,
     /// The counts that watchers got last, and when they were read.
@@ -96,9 +103,12 @@ impl Device {
         (group.number.is_some() && !is_asked).then(|| group.program.clone())
     }
 
-    /// Checks that a newcomer's steering program is the group's.
-    pub(super) fn check(&self, index: u8, hello: &Hello) -> Result<(), Refused> {
+    /// Checks that a newcomer's steering program and its policy's filter are the group's.
+    pub(super) fn check(&self, index: u8, hello: &Hello, grant: &Grant) -> Result<(), Refused> {
         let group = self.groups[usize::from(index)].as_ref();
+        if group.is_none_or(|it| it.filter != grant.filter) {
+            return Err(refused("poller-policy", OTHER_FILTER));
+        }
         let Steering::Program(asked) = &hello.steering else {
             return Ok(());
         };
@@ -109,13 +119,13 @@ impl Device {
         }
     }
 
-    /// Begins a group in all queues, for a user with these limits. `number` is `None` for the group
-    /// of one handle.
+    /// Begins a group in all queues, for a user with these limits and this filter. `number` is
+    /// `None` for the group of one handle.
     pub(super) fn begin(
         &mut self,
         hello: &Hello,
         (number, user): (Option<u16>, u32),
-        limits: &Limits,
+        (limits, filter): (&Limits, Option<Arc<Filter>>),
         now_ns: u64,
     ) -> Result<u8, Refused> {
         let account = self.account(user);
@@ -149,6 +159,7 @@ impl Device {
             account,
             digest,
             program,
+            filter: filter.clone(),
             title,
             seen: None,
             stopped_by: None,
@@ -162,6 +173,10 @@ impl Device {
             table,
             options,
             user: account.0,
+            filter: filter.map(|filter| DeviceFilter {
+                filter,
+                ifindex: self.ifindex,
+            }),
         };
         match self.install(index, &group) {
             Ok(spread) => self.note_begin((number, user), spread),

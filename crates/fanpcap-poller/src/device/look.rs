@@ -194,6 +194,7 @@ pub(super) fn ledger(counts: &GroupCounts, at_ns: u64) -> SeenLedger {
         unwanted: counts.unwanted,
         no_time: counts.no_time,
         stopped: counts.stopped,
+        not_allowed: counts.not_allowed,
     }
 }
 

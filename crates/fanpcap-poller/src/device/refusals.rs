@@ -48,6 +48,8 @@ pub(super) const MANY_GROUPS: Texts = Texts {
 pub(crate) const MANY_CONNECTIONS: &str = "this user has as many connections to the device's \
                                            poller as a user may have: close other handles";
 pub(super) const NOT_ALLOWED: &str = "the policy of the device's poller has no place for this user";
+pub(super) const OTHER_FILTER: &str = "the group's other members have another filter of the \
+                                       policy of the device's poller: choose another group";
 pub(super) const OTHER_STEERING: &str =
     "the group has another steering program or mode: leave the mode out, or choose another group";
 pub(super) const NO_TABLE: &str = "the poller can't make the group's table";

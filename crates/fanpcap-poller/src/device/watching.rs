@@ -81,6 +81,7 @@ impl Device {
         sum.unwanted -= before.unwanted;
         sum.no_time -= before.no_time;
         sum.stopped -= before.stopped;
+        sum.not_allowed -= before.not_allowed;
         let absent = watch.since.map_or(0, |since| spread.saturating_sub(since));
         let given = watch.ended.len().min(ENDED_MAX);
         Ok(Watched {

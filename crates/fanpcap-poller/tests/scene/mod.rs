@@ -128,6 +128,7 @@ pub fn group(source: &str, table: &Arc<Memory>) -> NewGroup {
         table: Arc::clone(table),
         options: GroupOptions::default(),
         user: 0,
+        filter: None,
     }
 }
 

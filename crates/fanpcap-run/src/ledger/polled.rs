@@ -40,7 +40,7 @@ pub(crate) struct AtPoller {
     /// Packets that were lost before the poller, because it was late.
     pub(crate) dropped: u64,
     /// Packets that came to the group until it was stopped. They are those received by its members,
-    /// those that the steering program dropped, and the next three numbers, if no packet goes to
+    /// those that the steering program dropped, and the next four numbers, if no packet goes to
     /// several members.
     pub(crate) offered: u64,
     /// Packets of the group for which it had no member.
@@ -49,6 +49,8 @@ pub(crate) struct AtPoller {
     pub(crate) no_time: u64,
     /// Packets that the host sends, and that the copies do not want.
     pub(crate) unwanted: u64,
+    /// Packets that the filter of the poller's policy has left out.
+    pub(crate) not_allowed: u64,
 }
 
 /// The ledger of a group of a poller.
@@ -259,6 +261,7 @@ fn at_poller(watched: &Watched) -> AtPoller {
         no_member: ledger.no_member,
         no_time: ledger.no_time,
         unwanted: ledger.unwanted,
+        not_allowed: ledger.not_allowed,
     }
 }
 

@@ -149,6 +149,7 @@ fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
                 (Some("no_member"), |ledger| ledger.no_member),
                 (Some("host_sent"), |ledger| ledger.host_sent),
                 (Some("no_time"), |ledger| ledger.no_time),
+                (Some("not_allowed"), |ledger| ledger.not_allowed),
             ]),
         ),
         gauge(

@@ -7,7 +7,7 @@ use super::{
 };
 
 impl SeenLedger {
-    pub(super) fn words(&self) -> [u64; 9] {
+    pub(super) fn words(&self) -> [u64; 10] {
         let Self {
             at_ns,
             offered,
@@ -18,13 +18,23 @@ impl SeenLedger {
             unwanted,
             no_time,
             stopped,
+            not_allowed,
         } = *self;
         [
-            at_ns, offered, nowhere, no_member, produced, dropped, unwanted, no_time, stopped,
+            at_ns,
+            offered,
+            nowhere,
+            no_member,
+            produced,
+            dropped,
+            unwanted,
+            no_time,
+            stopped,
+            not_allowed,
         ]
     }
 
-    pub(super) fn of(words: [u64; 9]) -> Self {
+    pub(super) fn of(words: [u64; 10]) -> Self {
         let [
             at_ns,
             offered,
@@ -35,6 +45,7 @@ impl SeenLedger {
             unwanted,
             no_time,
             stopped,
+            not_allowed,
         ] = words;
         Self {
             at_ns,
@@ -46,6 +57,7 @@ impl SeenLedger {
             unwanted,
             no_time,
             stopped,
+            not_allowed,
         }
     }
 }

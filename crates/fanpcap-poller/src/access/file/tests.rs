@@ -1,6 +1,7 @@
 //! Policy files that are read, and mistakes with their places.
 
 use super::*;
+use fanpcap_bpf::Classic;
 use fanpcap_testkit::errors_page;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -13,7 +14,17 @@ fn error(text: &str) -> Report {
 /// Users and groups with the numbers 1 to 9 exist, and the user ada has the number 7.
 fn resolve(file: PolicyFile) -> Result<Resolved, Report> {
     let number = |name: &str| name.parse().ok().filter(|it| (1..10).contains(it));
-    file.resolve(|name| number(name).or((name == "ada").then_some(7)), number)
+    let user = |name: &str| number(name).or((name == "ada").then_some(7));
+    file.resolve(user, number, &compile)
+}
+
+/// A compiler that knows two expressions.
+fn compile(expression: &str) -> Result<Vec<Classic>, String> {
+    match expression {
+        "ip" | "tcp[13] & 2 != 0" => Ok(vec![Classic::keep(1)]),
+        "long" => Ok(vec![Classic::keep(1); CODE_MAX + 1]),
+        _ => Err("can't parse filter expression: syntax error".to_owned()),
+    }
 }
 
 #[test]
@@ -28,6 +39,7 @@ memory  = 2G
 [group 4]
 groups      = 0
 connections = 16
+filter = tcp[13] & 2 != 0      # SYN
   [ user 9 ]
 devices=none
 ";
@@ -39,17 +51,21 @@ devices=none
     let four = Grant {
         groups: Some(0),
         connections: Some(16),
+        filter: Some(Arc::new(Filter {
+            text: "tcp[13] & 2 != 0".to_owned(),
+            code: vec![Classic::keep(1)],
+        })),
         ..Grant::default()
     };
     for (device, of_ada) in [
-        ("packet:eth0", Some(ada)),
+        ("packet:eth0", Some(ada.clone())),
         ("afxdp:eth1", Some(ada)),
         ("packet:eth1", None),
     ] {
         let rule = |who, gives| Rule { who, gives };
         let rules = vec![
             rule(Who::User(7), of_ada),
-            rule(Who::Group(4), Some(four)),
+            rule(Who::Group(4), Some(four.clone())),
             rule(Who::User(9), None),
         ];
         let expected = Access::new(rules, Others::Nobody);
@@ -74,7 +90,7 @@ fn the_documented_file_is_read() {
 }
 
 /// The mistakes of docs/errors.md, and others.
-const MISTAKES: [(&str, &str, &str); 17] = [
+const MISTAKES: [(&str, &str, &str); 21] = [
     ("policy-section", "[usr ada]", ":1:1: '[usr ada]' is no"),
     ("policy-section", "\n [user]", ":2:2: '[user]' is no"),
     ("policy-section", "[user a b]", ":1:1: '[user a b]' is no"),
@@ -93,7 +109,8 @@ const MISTAKES: [(&str, &str, &str); 17] = [
     (
         "policy-key",
         "[user ada]\nothers = no",
-        ":2:1: unknown key 'others'; a section has devices, memory, groups, connections",
+        ":2:1: unknown key 'others'; a section has devices, memory, groups, connections, \
+         filter",
     ),
     (
         "policy-value",
@@ -128,7 +145,38 @@ const MISTAKES: [(&str, &str, &str); 17] = [
         ":2:1: the section in line 1 is for the same",
     ),
     ("policy-twice", "others = no\nothers = no", ":2:1: 'others'"),
+    (
+        "policy-twice",
+        "[user ada]\nfilter = ip\n\nfilter = ip",
+        ":4:1: 'filter'",
+    ),
+    (
+        "policy-filter",
+        "[user ada]\nfilter = ip\n[user 8]\n filter =  not prot 9100 # no",
+        ":4:12: filter 'not prot 9100': can't parse filter expression: syntax error; write an",
+    ),
+    (
+        "policy-filter",
+        "[user ada]\nfilter = ip \u{b} or arp",
+        ":2:13: filter 'ip ? or arp': it has a control character",
+    ),
+    (
+        "policy-filter",
+        "[user ada]\nfilter = long",
+        ":2:10: filter 'long': it has 4097 instructions, more than 4096",
+    ),
 ];
+
+#[test]
+fn a_filter_that_is_too_long_is_refused() {
+    let text = format!("[user ada]\nfilter = {}", "ip or ".repeat(683));
+    let said = error(&text).to_string();
+    assert!(
+        said.starts_with("poller.conf:2:10: filter 'ip or ip"),
+        "{said}"
+    );
+    assert!(said.contains("it is longer than 4096 bytes"), "{said}");
+}
 
 #[test]
 fn mistakes_have_their_place() {
@@ -148,6 +196,7 @@ fn docs_list_the_mistakes() {
         "[user ada]\nmemory = 512",
         "[user ada]\ngroups = 2\n[user ada]",
         "[user bob]",
+        "[user ada]\nfilter = not prot 9100",
     ];
     let produced = texts.map(|text| {
         let error = error(text);
@@ -160,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
     #[test]
     fn no_text_makes_it_panic(
-        text in "(\\[?(user|group|ada|devices|memory|others| |=|,|:|#|M|G|[0-9]|\u{e9})?\\]?\n?){0,24}",
+        text in "(\\[?(user|group|ada|devices|memory|filter|ip|others| |=|,|:|#|M|G|[0-9]|\u{e9})?\\]?\n?){0,24}",
     ) {
         if let Err(report) = PolicyFile::parse(&text, "x").and_then(resolve) {
             let place = report.place.unwrap();

@@ -149,13 +149,14 @@ fn packets_after_the_stop_are_not_the_groups() {
             no_member: 3,
             no_time: 5,
             stopped: 40,
+            not_allowed: 7,
             ..SeenLedger::default()
         },
         ..Watched::default()
     };
     let at_poller = at_poller(&watched);
     let counts = [at_poller.offered, at_poller.no_member, at_poller.no_time];
-    assert_eq!(counts, [60, 3, 5]);
+    assert_eq!((counts, at_poller.not_allowed), ([60, 3, 5], 7));
 }
 
 /// A process that is no copy's reads the last packets of a copy that has ended, between the two
