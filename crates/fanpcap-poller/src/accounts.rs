@@ -1,6 +1,7 @@
 //! The users that count as one for the limits: a user may run processes as many others, its
 //! subordinate users (subuid(5)), and would otherwise get as much as all of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ impl fmt::Display for Account {
 #[derive(Debug, Default)]
 pub struct Accounts {
     path: Option<PathBuf>,
+    /// The file of users, such as `/etc/passwd`.
+    users: Option<PathBuf>,
     /// When the file was changed last, and its length.
     read: Option<(SystemTime, u64)>,
     entries: Vec<Entry>,
@@ -37,7 +40,17 @@ struct Entry {
 impl Accounts {
     /// By the machine's file of subordinate users.
     pub fn of_machine() -> Self {
-        Self::of_file("/etc/subuid".into())
+        Self::of_file("/etc/subuid".into()).with_users("/etc/passwd".into())
+    }
+
+    /// The file of subordinate users has owners by name and by number, and this file of the format
+    /// of passwd(5) has the numbers of names.
+    #[must_use]
+    pub fn with_users(self, path: PathBuf) -> Self {
+        Self {
+            users: Some(path),
+            ..self
+        }
     }
 
     /// By a file of the format of subuid(5).
@@ -63,13 +76,17 @@ impl Accounts {
         let about = about.and_then(|it| Some((it.modified().ok()?, it.len())));
         if about != self.read {
             self.read = about;
-            self.entries = entries(&fs::read_to_string(path).unwrap_or_default());
+            let users = self.users.as_ref().map(fs::read_to_string);
+            let users = users.and_then(Result::ok).unwrap_or_default();
+            self.entries = entries(&fs::read_to_string(path).unwrap_or_default(), &users);
         }
     }
 }
 
 /// The entries of a file. Its lines have the owner, the first subordinate user, and their number.
-fn entries(text: &str) -> Vec<Entry> {
+/// The owner is a number, or a name. If it is among the `users`, both are the same owner.
+fn entries(text: &str, users: &str) -> Vec<Entry> {
+    let numbers: BTreeMap<&str, &str> = users.lines().filter_map(user).collect();
     let mut all: Vec<(&str, Entry)> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split(':');
@@ -80,6 +97,7 @@ fn entries(text: &str) -> Vec<Entry> {
         let (Ok(first), Ok(count)) = (first.trim().parse(), count.trim().parse()) else {
             continue;
         };
+        let owner = numbers.get(owner).copied().unwrap_or(owner);
         // Root gives its subordinate users to containers of others.
         let is_roots = owner == "root" || owner == "0";
         let same = all.iter().find(|it| it.0 == owner && !is_roots);
@@ -94,6 +112,13 @@ fn entries(text: &str) -> Vec<Entry> {
         ));
     }
     all.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// The name and the number of a user in a line of passwd(5).
+fn user(line: &str) -> Option<(&str, &str)> {
+    let mut fields = line.split(':');
+    let name = fields.next().filter(|it| !it.is_empty())?;
+    Some((name, fields.nth(1)?))
 }
 
 #[cfg(test)]
@@ -129,5 +154,28 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert_eq!(accounts.account(1000), Account(1000));
         assert_eq!(Accounts::default().account(100_001), Account(100_001));
+    }
+
+    #[test]
+    fn an_owner_by_name_and_by_number_is_one() {
+        let text = "alice:100000:10\n1000:200000:10\nbob:300000:10\n1001:400000:10\n\
+                    toor:500000:10\n0:600000:10\n";
+        let users = "root:x:0:0::/root:/bin/sh\ntoor:x:0:0\nbroken\n:x:1001\n\
+                     alice:x:1000:1000:Alice:/home/alice:/bin/sh\n";
+        let scratch = Scratch::new().unwrap();
+        let path = |name, text| scratch.write(name, text).unwrap();
+        let accounts = Accounts::of_file(path("subuid", text));
+        let mut accounts = accounts.with_users(path("passwd", users));
+        for (user, expected) in [
+            (100_005, 100_000),
+            (200_005, 100_000),
+            (300_005, 300_000),
+            (400_005, 400_000),
+            (500_005, 500_000),
+            (600_005, 600_000),
+            (1000, 1000),
+        ] {
+            assert_eq!(accounts.account(user), Account(expected), "{user}");
+        }
     }
 }
