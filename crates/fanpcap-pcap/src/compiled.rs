@@ -19,18 +19,25 @@ pub(crate) fn compile(
 ) -> Result<Vec<Classic>, Error> {
     // SAFETY: the function takes any numbers.
     let open = |_| unsafe { (functions.pcap_open_dead)(ETHERNET, snaplen) };
-    Handle::new(functions, "pcap_open_dead", open)?.compile(expression)
+    Handle::new(functions, "pcap_open_dead", open)?.code(expression, true)
 }
 
 impl Handle {
-    /// Compiles an expression as [`Handle::set_filter`] does. On a device, the filter reads the
-    /// outermost VLAN tag beside the frame, where the kernel has it. The filter keeps as many bytes
-    /// of a packet as the handle's snaplen.
+    /// Compiles an expression. On a device, the filter reads the outermost VLAN tag beside the
+    /// frame, where the kernel has it. The filter keeps as many bytes of a packet as the handle's
+    /// snaplen.
+    ///
+    /// libpcap does not optimize the filter: the optimizer of libpcap 1.10.3 makes a filter of `ip
+    /// and not vlan 8` that accepts VLAN 8.
     ///
     /// # Errors
     /// The expression is wrong.
     pub fn compile(&self, expression: &str) -> Result<Vec<Classic>, Error> {
-        self.compiled(expression, |program| {
+        self.code(expression, false)
+    }
+
+    fn code(&self, expression: &str, optimize: bool) -> Result<Vec<Classic>, Error> {
+        self.compiled(expression, optimize, |program| {
             if program.instructions.is_null() {
                 return Vec::new();
             }

@@ -96,7 +96,7 @@ impl Handle {
         let function = self.open.functions.pcap_setfilter;
         // SAFETY: the program was compiled for this handle.
         let set = |program: &mut BpfProgram| unsafe { function(self.p(), program) };
-        let status = self.compiled(expression, set)?;
+        let status = self.compiled(expression, true, set)?;
         self.done("pcap_setfilter", status).map(drop)
     }
 
@@ -104,6 +104,7 @@ impl Handle {
     pub(crate) fn compiled<T>(
         &self,
         expression: &str,
+        optimize: bool,
         take: impl FnOnce(&mut BpfProgram) -> T,
     ) -> Result<T, Error> {
         const CALL: &str = "pcap_compile";
@@ -111,7 +112,15 @@ impl Handle {
         let mut program = BpfProgram::EMPTY;
         let (compile, into) = (self.open.functions.pcap_compile, &raw mut program);
         // SAFETY: the handle is open, the text a C string, the program live.
-        let status = unsafe { compile(self.p(), into, text.as_ptr(), 1, NETMASK_UNKNOWN) };
+        let status = unsafe {
+            compile(
+                self.p(),
+                into,
+                text.as_ptr(),
+                optimize.into(),
+                NETMASK_UNKNOWN,
+            )
+        };
         self.done(CALL, status)?;
         let taken = take(&mut program);
         // SAFETY: the program was compiled above and is not used any more.
