@@ -245,7 +245,8 @@ fn process(group: &SeenGroup, slot: &SeenSlot, holders: &mut Holders) -> Option<
     Some(found.unwrap_or_default())
 }
 
-fn view(group: &SeenGroup) -> View {
+/// What a poller shows of a group, as the view of a group's table.
+pub fn view(group: &SeenGroup) -> View {
     let places = (0..=u8::MAX).zip(&group.slots).map(|(number, slot)| Place {
         slot: number,
         state: State::of(slot.state),

@@ -3,7 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_group::view::View;
 use fanpcap_linux::process::netns;
+use fanpcap_poll::message::{Question, Reply};
+use fanpcap_poll::{Asking, place};
+use fanpcap_snapshot::view;
+use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Member, Program, Scratch, library};
 
 use crate::DEVICE;
@@ -54,7 +59,14 @@ impl Poller {
     /// # Errors
     /// As [`Poller::start`].
     pub fn start_with(engine: &str, options: &[&str], scratch: &Scratch) -> Result<Self> {
-        let place = format!("{engine}:{DEVICE}");
+        Self::start_at(format!("{engine}:{DEVICE}"), options, scratch)
+    }
+
+    /// Like [`Poller::start_with`], for an engine and a device, such as `packet:vb`.
+    ///
+    /// # Errors
+    /// As [`Poller::start`].
+    pub fn start_at(place: String, options: &[&str], scratch: &Scratch) -> Result<Self> {
         let command = library::library_dir()?.join("../bin/fanpcap");
         let program = Program::new("sh", "serving ")?.args(["-c", FIRST, "sh"]);
         let program = program.arg(command).args(["poller", &place]);
@@ -78,6 +90,32 @@ impl Poller {
     /// The process is gone.
     pub fn signal(&self, name: &str) -> Result<()> {
         self.process.signal(name)
+    }
+
+    /// What the poller shows of a group of root's members.
+    ///
+    /// # Errors
+    /// The poller does not reply, or has no such group.
+    pub fn look(&self, group: u16) -> Result<View> {
+        let groups = self.ask()?.groups()?;
+        let found = groups.iter().find(|it| it.number == Some(group));
+        found.map(view).context("the poller has no such group")
+    }
+
+    /// Gives a member another weight, as `fanpcap group --weigh` does; 0 drains it.
+    ///
+    /// # Errors
+    /// The poller does not reply, or does not change the weight.
+    pub fn weigh(&self, member: u64, weight: u16) -> Result<()> {
+        let reply = self.ask()?.ask(Question::Weigh { member, weight })?;
+        ensure!(reply == Reply::Done, "{reply:?}");
+        Ok(())
+    }
+
+    fn ask(&self) -> Result<Asking> {
+        let (engine, device) = self.place.split_once(':').context("no engine")?;
+        let found = place::open(engine, device)?;
+        Ok(Asking::connect(&found.directory, &found.name, LIMIT)?)
     }
 
     /// Kills the poller, as a crash does.

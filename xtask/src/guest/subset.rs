@@ -76,7 +76,7 @@ const SUBSET: &[Tests] = &[
             "membership::joins::each_newcomer",
             "membership::device_groups::both_directions_move_together_when_members_come",
             "membership::relinked::a_device_that_was_down",
-            "membership::silent::one_that_is_stopped",
+            "membership::schedules::chosen::members_that_hang_lose",
             "membership::sticky::newcomers_move",
         ],
         needs: None,

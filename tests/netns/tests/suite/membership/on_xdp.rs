@@ -11,7 +11,6 @@ use super::load::Load;
 use super::recorder::End;
 use super::relinked;
 use super::scene::{ON_XDP, Scene};
-use super::silent;
 use super::takeover;
 
 #[test]
@@ -105,13 +104,5 @@ mod long {
     #[ignore = "needs root: run by make test"]
     fn members_in_immediate_mode_lose_nothing() -> Result<()> {
         members_end(End::Killed, &[ON_XDP, "immediate"])
-    }
-
-    #[test]
-    #[ignore = "needs root: run by make test"]
-    fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
-        on_wire_that_ends_clean(1, |wire| {
-            silent::one_is_stopped_and_goes_on(wire, &[ON_XDP])
-        })
     }
 }

@@ -1,5 +1,5 @@
-//! Random schedules: members join, leave, are killed, are stopped, are drained, or get weights or
-//! filters; or all members are stopped together. Several of these actions happen at the same time.
+//! Random schedules: members join, leave, are killed, are stopped, hang, are drained, or get weights
+//! or filters; or all members are stopped together. Several of these actions happen at the same time.
 //! After each step, the flows of other members must not have moved. At the end each packet must
 //! have been recorded once, each flow in order, and nothing may be left behind.
 //!
@@ -15,7 +15,10 @@ mod step;
 mod engine;
 mod tables;
 mod polled;
+mod hanging;
+mod chosen;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -34,8 +37,9 @@ use super::records::{self, now_us};
 use super::scene::phase_of;
 use super::story::Story;
 use engine::{Engine, Group, Shares};
+use hanging::Hung;
 use plan::{Action, Plan};
-use step::Step;
+use step::{FLOWS_OF_BUCKET, Step};
 
 const GROUP: u16 = 7;
 
@@ -46,10 +50,15 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 struct Schedule<'a> {
     wire: &'a Wire,
     engine: Engine,
+    /// The group's mode, and the rate of the load.
+    mode: &'static str,
+    rate: &'static str,
     group: Box<dyn Group>,
     members: Vec<Recorder>,
-    /// The weight of each member; `None` if the member has ended.
+    /// The weight of each member; `None` if the member has ended or hangs.
     weights: Vec<Option<u16>>,
+    /// The members that hang.
+    hung: BTreeMap<usize, Hung>,
     /// For each member, the number of times that it has set its filter.
     filters: Vec<usize>,
     /// The owner of each bucket, or of each flow on an engine whose buckets can't be seen.
@@ -59,13 +68,20 @@ struct Schedule<'a> {
 }
 
 impl<'a> Schedule<'a> {
-    fn new(wire: &'a Wire, engine: Engine) -> Result<Self> {
+    fn new(
+        wire: &'a Wire,
+        engine: Engine,
+        (mode, rate): (&'static str, &'static str),
+    ) -> Result<Self> {
         Ok(Self {
             wire,
             engine,
+            mode,
+            rate,
             group: engine.group(wire)?,
             members: Vec::new(),
             weights: Vec::new(),
+            hung: BTreeMap::new(),
             filters: Vec::new(),
             owners: Vec::new(),
             phases: Vec::new(),
@@ -82,7 +98,7 @@ impl<'a> Schedule<'a> {
         if !self.engine.is_polled() {
             self.settle()?;
         }
-        let mut load = Load::start_at(self.engine.rate())?;
+        let mut load = Load::start_at(self.rate)?;
         if self.engine.is_polled() {
             self.settle()?;
         }
@@ -100,10 +116,17 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
+    /// Whether flows stay at their member when their bucket moves.
+    fn is_sticky(&self) -> bool {
+        self.mode.contains("+sticky")
+    }
+
     /// Starts all actions of a step at once, and waits until the group is stable again.
     fn step(&mut self, actions: Vec<Action>, load: &mut Load) -> Result<()> {
         print(&format!("  {actions:?}"));
         let (begun, first) = (now_us(), self.members.len());
+        let hung_us = self.hung_since(&actions);
+        self.hang(&actions, load)?;
         let stops = self.stops(&actions)?;
         thread::scope(|scope| {
             for (pid, ms) in stops {
@@ -120,6 +143,8 @@ impl<'a> Schedule<'a> {
             time: begun..now_us(),
             came: first..self.members.len(),
             rounded: 0,
+            is_sticky: self.is_sticky(),
+            hung_us,
         };
         let moved = before
             .iter()
@@ -128,13 +153,7 @@ impl<'a> Schedule<'a> {
         step.rounded = moved
             .filter(|(from, to)| !step.concerns(**from, **to))
             .count();
-        let mut weights = self.weights.iter().flatten().filter(|weight| **weight > 0);
-        let first = weights.next();
-        let most = if weights.all(|it| Some(it) == first) {
-            0
-        } else {
-            self.members.len()
-        };
+        let most = self.most_rounded();
         ensure!(
             step.rounded <= most,
             "{} buckets of other members moved by {:?}",
@@ -143,6 +162,18 @@ impl<'a> Schedule<'a> {
         );
         self.steps.push(step);
         Ok(())
+    }
+
+    /// How many buckets, or flows on an engine whose buckets can't be seen, a step may move between
+    /// other members, because shares are rounded.
+    fn most_rounded(&self) -> usize {
+        let mut weights = self.weights.iter().flatten().filter(|weight| **weight > 0);
+        let first = weights.next();
+        match (weights.all(|it| Some(it) == first), self.engine.is_polled()) {
+            (true, _) => 0,
+            (false, true) => self.members.len() * FLOWS_OF_BUCKET,
+            (false, false) => self.members.len(),
+        }
     }
 
     /// The processes that this step stops, each with the duration of its stop in milliseconds.
@@ -164,6 +195,8 @@ impl<'a> Schedule<'a> {
                 Action::Join { .. }
                 | Action::End { .. }
                 | Action::Weigh { .. }
+                | Action::Hang { .. }
+                | Action::GoOn { .. }
                 | Action::Filter { .. } => {}
             }
         }
@@ -176,7 +209,7 @@ impl<'a> Schedule<'a> {
                 let name = name.map(|name| format!("name=m{name}"));
                 let how = self.engine.arguments().iter().copied();
                 let how: Vec<&str> = how.chain(name.as_deref()).collect();
-                let member = Recorder::start(self.wire, DEVICE, GROUP, &how)?;
+                let member = Recorder::start_as(self.wire, DEVICE, GROUP, self.mode, &how)?;
                 self.group.add(&member)?;
                 self.members.push(member);
                 self.weights.push(Some(1));
@@ -185,6 +218,7 @@ impl<'a> Schedule<'a> {
             Action::End { member, how } => {
                 self.members[member].end(how)?;
                 self.weights[member] = None;
+                self.hung.remove(&member);
             }
             Action::Weigh { member, weight } => {
                 self.group.weigh(member, weight)?;
@@ -202,8 +236,9 @@ impl<'a> Schedule<'a> {
                     load.go_on(DEVICE)?;
                 }
             }
-            // `step` starts threads that stop these members.
-            Action::Stop { .. } | Action::Freeze { .. } => {}
+            Action::GoOn { member } => self.go_on(member)?,
+            // `step` starts threads that stop these members, or has stopped them.
+            Action::Stop { .. } | Action::Freeze { .. } | Action::Hang { .. } => {}
         }
         Ok(())
     }
@@ -290,20 +325,26 @@ fn stop_for(pid: u32, ms: u64) {
     let _ = signal(pid, "CONT");
 }
 
+/// Carries out the steps of a schedule on a new wire. `how` is the mode and the load's rate.
+fn carry_out(
+    engine: Engine,
+    how: (&'static str, &'static str),
+    steps: Vec<Vec<Action>>,
+) -> Result<()> {
+    let test = |wire: &Wire| Schedule::new(wire, engine, how)?.run(steps);
+    on_wire(1, |wire| match engine {
+        Engine::Xdp => leaves_nothing(|| test(wire)),
+        Engine::Tpacket | Engine::Polled(_) => leaves_nothing_soon(|| test(wire)),
+    })
+}
+
 /// Runs `count` schedules one after another, or as many as FANPCAP_RUNS says. Reports all failures
 /// with their seeds.
 fn run(engine: Engine, count: u64) -> Result<()> {
     let mut failed = Vec::new();
     for seed in seeds(count)? {
         print(&format!("FANPCAP_SEED={seed} {engine:?}"));
-        let steps = Plan::of(seed, engine.weighs());
-        let test = |wire: &Wire| match engine {
-            Engine::Xdp => leaves_nothing(|| Schedule::new(wire, engine)?.run(steps)),
-            Engine::Tpacket | Engine::Polled(_) => {
-                leaves_nothing_soon(|| Schedule::new(wire, engine)?.run(steps))
-            }
-        };
-        if let Err(error) = on_wire(1, test) {
+        if let Err(error) = carry_out(engine, ("flow", engine.rate()), Plan::of(seed)) {
             print(&format!("FAILED: FANPCAP_SEED={seed}: {error:#}"));
             failed.push(format!("FANPCAP_SEED={seed}: {error:#}"));
         }

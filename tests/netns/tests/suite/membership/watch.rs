@@ -63,9 +63,15 @@ impl Watch {
         self.before = None;
     }
 
-    /// The owner of each flow, if each member that `is_there` has its share. This is so if each
-    /// flow had one owner in two windows, the same in both, and the shares are even.
+    /// The owner of each flow, if each member that `is_there` has its share: [`Watch::owners`]
+    /// finds the owners, and the shares are even.
     pub(super) fn settled(&mut self, is_there: &[bool]) -> Result<Option<Vec<usize>>> {
+        let owners = self.owners()?;
+        Ok(owners.filter(|owners| is_even(owners, is_there)))
+    }
+
+    /// The owner of each flow, if each flow had one owner in two windows, the same in both.
+    pub(super) fn owners(&mut self) -> Result<Option<Vec<usize>>> {
         self.read()?;
         let window = &self.window;
         if !window.is_split && window.owners.contains(&None) {
@@ -78,8 +84,7 @@ impl Watch {
         }
         let owners: Vec<usize> = window.owners.into_iter().flatten().collect();
         let before = self.before.replace(owners.clone());
-        let is_settled = before.as_ref() == Some(&owners) && is_even(&owners, is_there);
-        Ok(is_settled.then_some(owners))
+        Ok((before.as_ref() == Some(&owners)).then_some(owners))
     }
 
     /// What the present window shows, for messages.

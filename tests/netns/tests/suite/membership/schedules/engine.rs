@@ -1,10 +1,13 @@
 //! The engines on which schedules run, and what a schedule needs of a group on any of them.
 
 use anyhow::Result;
+use fanpcap_group::page::MemberId;
+use fanpcap_group::view::{Place, State};
 use fanpcap_netns::Wire;
 
 use super::super::recorder::Recorder;
 use super::super::scene::ON_XDP;
+use super::super::table::BUCKETS;
 use super::polled::PolledGroup;
 use super::tables::TableGroup;
 
@@ -23,7 +26,7 @@ pub(super) enum Engine {
 pub(super) struct Shares {
     /// The member that owns each bucket, or each flow where buckets can't be seen.
     pub(super) owners: Vec<usize>,
-    /// The slot of each member that has a share.
+    /// The slot of each member that gets packets.
     pub(super) slots: Vec<Option<u8>>,
 }
 
@@ -35,8 +38,11 @@ pub(super) trait Group {
     /// Begins a wait for [`Group::settled`].
     fn begin(&mut self) {}
 
-    /// Looks at the group. Returns the shares if each member has its share and no change is under
-    /// way. `weights` are those of all members; `None` if a member has ended.
+    /// Looks at the group's table. Returns whether each member has its share and no change is under
+    /// way. `weights` are those of all members; `None` if a member has ended or hangs.
+    fn has_shares(&mut self, weights: &[Option<u16>]) -> Result<bool>;
+
+    /// Looks at the group. Returns the shares if [`Group::has_shares`] and their owners are known.
     fn settled(&mut self, weights: &[Option<u16>]) -> Result<Option<Shares>>;
 
     /// What was last seen of the group, for messages.
@@ -51,6 +57,42 @@ pub(super) trait Group {
     /// Checks the engine's own account, after all members have ended. Returns how many of the
     /// `sent` frames the engine never got.
     fn finish(self: Box<Self>, sent: u64) -> Result<u64>;
+}
+
+/// Whether each member has its share, and the rings of all ended members are read.
+pub(super) fn have_shares(places: &[Place], ids: &[MemberId], weights: &[Option<u16>]) -> bool {
+    let sum: usize = weights.iter().flatten().map(|it| usize::from(*it)).sum();
+    let there = weights.iter().flatten().count();
+    let live = places.iter().filter(|it| it.state == State::Live);
+    let is_even = |(id, weight): (&MemberId, &Option<u16>)| {
+        let Some(weight) = weight else {
+            return true;
+        };
+        let quota = BUCKETS * usize::from(*weight);
+        let due = quota / sum..=quota.div_ceil(sum);
+        let mut its = places.iter().filter(|it| it.member == *id);
+        its.any(|it| it.state == State::Live && it.weight == *weight && due.contains(&it.buckets))
+    };
+    // A member that hangs is a newcomer. On XDP, a slot between those of members may be free.
+    let is_rest = |state| matches!(state, State::Vacant | State::Free | State::Newcomer);
+    let rests = places.iter().filter(|it| is_rest(it.state));
+    live.count() == there
+        && rests.count() + there == places.len()
+        && ids.iter().zip(weights).all(is_even)
+}
+
+/// The slot of each member that has a share.
+pub(super) fn slots(
+    places: &[Place],
+    ids: &[MemberId],
+    weights: &[Option<u16>],
+) -> Vec<Option<u8>> {
+    let slot = |(id, weight): (&MemberId, &Option<u16>)| {
+        weight.filter(|weight| *weight > 0)?;
+        let mut its = places.iter().filter(|it| it.member == *id);
+        its.next().map(|it| it.slot)
+    };
+    ids.iter().zip(weights).map(slot).collect()
 }
 
 impl Engine {
@@ -80,12 +122,6 @@ impl Engine {
             Self::Polled(source) => Box::new(PolledGroup::new(source, wire)?),
             Self::Tpacket | Self::Xdp => Box::new(TableGroup::default()),
         })
-    }
-
-    /// Whether members can get other weights while they run. A member of a poller can't, because
-    /// no message of a poller changes weights.
-    pub(super) fn weighs(self) -> bool {
-        !self.is_polled()
     }
 
     /// Whether packets that come while a filter is changed are lost, because the kernel filters

@@ -28,6 +28,10 @@ pub(super) enum Action {
     Stop { member: usize, ms: u64 },
     /// All members are stopped for `ms` milliseconds.
     Freeze { ms: u64 },
+    /// A member is stopped for longer than the time of silence, until [`Action::GoOn`].
+    Hang { member: usize },
+    /// A member that hangs goes on.
+    GoOn { member: usize },
     /// A member sets its filter while nothing is sent, because packets that come during the change
     /// would be lost.
     Filter { member: usize },
@@ -39,6 +43,7 @@ struct Member {
     name: Option<usize>,
     weight: u16,
     is_there: bool,
+    hangs: bool,
     /// The current step already acts on this member. A step acts on a member at most once.
     is_taken: bool,
 }
@@ -47,22 +52,20 @@ struct Member {
 pub(super) struct Plan {
     random: Pcg64Mcg,
     members: Vec<Member>,
-    /// Whether members can get other weights.
-    weighs: bool,
 }
 
 impl Plan {
-    /// The steps of a schedule. In the first step, the first members join one by one. Members get
-    /// other weights only if `weighs`.
-    pub(super) fn of(seed: u64, weighs: bool) -> Vec<Vec<Action>> {
+    /// The steps of a schedule. In the first step, the first members join one by one. At the end no
+    /// member hangs.
+    pub(super) fn of(seed: u64) -> Vec<Vec<Action>> {
         let mut plan = Self {
             random: Pcg64Mcg::new((u128::from(seed) << 64) | 0x5eed),
             members: Vec::new(),
-            weighs,
         };
         let first = LEAST + plan.below(3);
         let mut steps = vec![(0..first).map(|_| plan.join()).collect()];
         steps.extend((0..STEPS).map(|_| plan.step()));
+        steps.extend(plan.go_on().map(|last| vec![last]));
         steps
     }
 
@@ -72,7 +75,7 @@ impl Plan {
 
     fn step(&mut self) -> Vec<Action> {
         for member in &mut self.members {
-            member.is_taken = !member.is_there;
+            member.is_taken = !member.is_there || member.hangs;
         }
         let count = 1 + self.random.next_u64() % ACTIONS;
         let mut actions = Vec::new();
@@ -87,11 +90,11 @@ impl Plan {
 
     fn draw(&mut self, actions: &mut Vec<Action>) {
         let there = self.members.iter().filter(|it| it.is_there).count();
-        match self.below(12) {
+        match self.below(13) {
             0..=2 if there < MOST => actions.push(self.join()),
             3..=5 => self.end(actions),
-            6 if self.weighs => self.weigh(0, actions),
-            7 if self.weighs => {
+            6 => self.weigh(0, actions),
+            7 => {
                 let weight = 1 + self.random.next_u32().to_le_bytes()[0] % 4;
                 self.weigh(weight.into(), actions);
             }
@@ -103,10 +106,12 @@ impl Plan {
             10 => actions.push(Action::Freeze {
                 ms: 20 + self.random.next_u64() % 300,
             }),
-            11 if actions.is_empty() => {
+            // Before it sets a filter, the schedule waits until all members wait for packets.
+            11 if actions.is_empty() && self.members.iter().all(|it| !it.hangs) => {
                 let member = self.take(|_| true);
                 actions.extend(member.map(|member| Action::Filter { member }));
             }
+            12 => actions.extend(self.go_on().or_else(|| self.hang())),
             _ => {}
         }
     }
@@ -123,6 +128,7 @@ impl Plan {
             name,
             weight: 1,
             is_there: true,
+            hangs: false,
             is_taken: true,
         });
         Action::Join { name }
@@ -154,6 +160,20 @@ impl Plan {
             self.members[member].weight = weight;
             actions.push(Action::Weigh { member, weight });
         }
+    }
+
+    /// A member hangs, if enough other members have a share.
+    fn hang(&mut self) -> Option<Action> {
+        let member = self.take_one_of_several()?;
+        self.members[member].hangs = true;
+        Some(Action::Hang { member })
+    }
+
+    /// The member that hangs goes on.
+    fn go_on(&mut self) -> Option<Action> {
+        let member = self.members.iter().position(|it| it.hangs)?;
+        self.members[member].hangs = false;
+        Some(Action::GoOn { member })
     }
 
     fn take_one_of_several(&mut self) -> Option<usize> {

@@ -1,18 +1,23 @@
-//! A group of a poller. The program `fanpcap poller` runs as users run it. Its table is not seen
-//! from outside, so the members' records show the owner of each flow.
+//! A group of a poller. The program `fanpcap poller` runs as users run it. It shows the members'
+//! shares. Its table is not seen from outside, so the members' records show the owner of each flow.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::page::MemberId;
+use fanpcap_group::view::{Place, State};
 use fanpcap_netns::Wire;
 use fanpcap_netns::poller::{Poller, Summary};
 
 use super::super::load::print;
 use super::super::recorder::Recorder;
 use super::super::watch::Watch;
-use super::engine::{Group, Shares};
+use super::GROUP;
+use super::engine::{self, Group, Shares};
 
 pub(super) struct PolledGroup {
     poller: Poller,
     watch: Watch,
+    ids: Vec<MemberId>,
+    seen: Vec<Place>,
 }
 
 impl PolledGroup {
@@ -20,13 +25,27 @@ impl PolledGroup {
         Ok(Self {
             poller: Poller::start(source, &wire.scratch)?,
             watch: Watch::new(),
+            ids: Vec::new(),
+            seen: Vec::new(),
         })
+    }
+
+    fn look(&mut self) -> Result<()> {
+        self.seen = self.poller.look(GROUP)?.places;
+        Ok(())
     }
 }
 
 impl Group for PolledGroup {
     fn add(&mut self, member: &Recorder) -> Result<()> {
         self.watch.add(member);
+        self.look()?;
+        let pid = member.pid()?;
+        let is_it =
+            |it: &&Place| it.pid == pid && matches!(it.state, State::Newcomer | State::Live);
+        let place = self.seen.iter().find(is_it);
+        self.ids
+            .push(place.context("no member of this process")?.member);
         Ok(())
     }
 
@@ -34,32 +53,41 @@ impl Group for PolledGroup {
         self.watch.begin();
     }
 
+    fn has_shares(&mut self, weights: &[Option<u16>]) -> Result<bool> {
+        self.look()?;
+        Ok(engine::have_shares(&self.seen, &self.ids, weights))
+    }
+
     fn settled(&mut self, weights: &[Option<u16>]) -> Result<Option<Shares>> {
-        let is_there: Vec<bool> = weights.iter().map(Option::is_some).collect();
-        let Some(owners) = self.watch.settled(&is_there)? else {
+        if !self.has_shares(weights)? {
+            self.watch.begin();
+            return Ok(None);
+        }
+        let Some(owners) = self.watch.owners()? else {
             return Ok(None);
         };
-        // A poller names no slots. The numbers of members stand for them here.
-        let slot = |(number, is_there): (usize, &bool)| {
-            let slot = u8::try_from(number);
-            is_there.then_some(slot).transpose()
-        };
-        let slots = is_there.iter().enumerate().map(slot);
-        Ok(Some(Shares {
-            owners,
-            slots: slots.collect::<Result<_, _>>()?,
-        }))
+        // A newcomer of a sticky group has a share, but no flow.
+        let mut slots = engine::slots(&self.seen, &self.ids, weights);
+        for (member, slot) in slots.iter_mut().enumerate() {
+            slot.take_if(|_| !owners.contains(&member));
+        }
+        Ok(Some(Shares { owners, slots }))
     }
 
     fn seen(&self) -> String {
-        self.watch.seen()
+        format!("{}, {:?}", self.watch.seen(), self.seen)
     }
 
-    fn weigh(&mut self, _: usize, _: u16) -> Result<()> {
-        bail!("a poller's members keep their weights")
+    fn weigh(&mut self, member: usize, weight: u16) -> Result<()> {
+        self.poller.weigh(self.ids[member].socket(), weight)
     }
 
     fn check(&mut self) -> Result<()> {
+        let gone = self.poller.look(GROUP)?.gone;
+        ensure!(
+            (gone.dropped, gone.unread) == (0, 0),
+            "members that have ended have lost packets: {gone:?}"
+        );
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{GroupTable, State, View};
+use fanpcap_group::view::{GroupTable, View};
 use fanpcap_group::weight;
 use fanpcap_linux::interface;
 use fanpcap_netns::DEVICE;
@@ -11,7 +11,7 @@ use fanpcap_testkit::await_for::LIMIT;
 use super::super::recorder::Recorder;
 use super::super::table::{BUCKETS, Table};
 use super::GROUP;
-use super::engine::{Group, Shares};
+use super::engine::{self, Group, Shares};
 
 #[derive(Default)]
 pub(super) struct TableGroup {
@@ -31,31 +31,6 @@ impl TableGroup {
         }
         self.tables.as_ref().context("no table")
     }
-
-    fn is_settled(&self, weights: &[Option<u16>]) -> bool {
-        let view = &self.seen;
-        let sum: usize = weights.iter().flatten().map(|it| usize::from(*it)).sum();
-        let there = weights.iter().flatten().count();
-        let live = view.places.iter().filter(|it| it.state == State::Live);
-        let is_even = |(id, weight): (&MemberId, &Option<u16>)| {
-            let Some(weight) = weight else {
-                return true;
-            };
-            let quota = BUCKETS * usize::from(*weight);
-            let due = quota / sum..=quota.div_ceil(sum);
-            let mut its = view.places.iter().filter(|it| it.member == *id);
-            its.any(|it| {
-                it.state == State::Live && it.weight == *weight && due.contains(&it.buckets)
-            })
-        };
-        // On XDP, a slot between those of members may be free.
-        let is_rest = |state| matches!(state, State::Vacant | State::Free);
-        let rests = view.places.iter().filter(|it| is_rest(it.state));
-        view.under_way.is_none()
-            && live.count() == there
-            && rests.count() + there == view.places.len()
-            && self.ids.iter().zip(weights).all(is_even)
-    }
 }
 
 fn ifindex() -> Result<u32> {
@@ -71,22 +46,24 @@ impl Group for TableGroup {
         Ok(())
     }
 
-    fn settled(&mut self, weights: &[Option<u16>]) -> Result<Option<Shares>> {
+    fn has_shares(&mut self, weights: &[Option<u16>]) -> Result<bool> {
         let view = self.tables()?.0.look();
         self.seen = view.context("the group's table is gone")?;
-        if !self.is_settled(weights) {
+        let have = engine::have_shares(&self.seen.places, &self.ids, weights);
+        Ok(have && self.seen.under_way.is_none())
+    }
+
+    fn settled(&mut self, weights: &[Option<u16>]) -> Result<Option<Shares>> {
+        if !self.has_shares(weights)? {
             return Ok(None);
         }
         let owners = self.tables()?.1.owners();
+        let slots = engine::slots(&self.seen.places, &self.ids, weights);
         let mut of_slots = [usize::MAX; 256];
-        let mut slots = vec![None; weights.len()];
-        for place in &self.seen.places {
-            let member = self.ids.iter().rposition(|id| *id == place.member);
-            let Some(member) = member.filter(|&it| weights[it].is_some()) else {
-                continue;
-            };
-            of_slots[usize::from(place.slot)] = member;
-            slots[member] = (place.weight > 0).then_some(place.slot);
+        for (member, slot) in slots.iter().enumerate() {
+            if let Some(slot) = slot {
+                of_slots[usize::from(*slot)] = member;
+            }
         }
         let owner = |bucket| of_slots[usize::from(owners.of(bucket))];
         let owners: Vec<usize> = (0..BUCKETS).map(owner).collect();
