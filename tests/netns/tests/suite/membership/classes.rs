@@ -1,10 +1,11 @@
-//! Members of classes on the XDP engine. Each class shares its own packets. A member that joins or
-//! ends moves only flows of its own class.
+//! Members of classes, on the XDP engine and at a poller. Each class shares its own packets. A
+//! member that joins or ends moves only flows of its own class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::view::State;
+use fanpcap_group::view::{State, View};
+use fanpcap_netns::poller::Poller;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
@@ -23,17 +24,25 @@ const PROGRAM: &str = "main = do\n  when (udp_source .< 33000) (classify 2)\n  s
 /// The group's members, and the wire at which they capture.
 struct Scene<'a> {
     wire: &'a Wire,
+    /// The poller, if the packets come from one.
+    poller: Option<Poller>,
+    /// The argument of a recorder that selects the engine.
+    engine: &'static str,
     members: Vec<Recorder>,
     program: String,
 }
 
 impl<'a> Scene<'a> {
     /// Starts two members without a class, and two of class 2.
-    fn start(wire: &'a Wire) -> Result<Self> {
+    fn start(wire: &'a Wire, engine: &'static str) -> Result<Self> {
         let file = wire.scratch.file("classes.steer");
         std::fs::write(&file, PROGRAM)?;
+        let source = engine.strip_prefix("driver=").unwrap_or_default();
+        let start = || Poller::start(source, &wire.scratch);
         let mut scene = Self {
             wire,
+            poller: (engine != ON_XDP).then(start).transpose()?,
+            engine,
             members: Vec::new(),
             program: format!("file:{}", file.display()),
         };
@@ -46,16 +55,23 @@ impl<'a> Scene<'a> {
 
     fn join(&mut self, option: &str) -> Result<()> {
         let mode = format!("{}{option}", self.program);
-        let member = Recorder::start_as(self.wire, DEVICE, GROUP, &mode, &[ON_XDP])?;
+        let member = Recorder::start_as(self.wire, DEVICE, GROUP, &mode, &[self.engine])?;
         self.members.push(member);
         Ok(())
+    }
+
+    fn view(&self) -> Result<View> {
+        match &self.poller {
+            Some(poller) => poller.look(GROUP),
+            None => table::view(GROUP),
+        }
     }
 
     /// Waits until each pair in `expected` is the class and the number of buckets of one living
     /// member.
     fn await_shares(&self, expected: &[(u8, usize)]) -> Result<()> {
         await_for("each member's share", LIMIT, || {
-            let places = table::view(GROUP)?.places.into_iter();
+            let places = self.view()?.places.into_iter();
             let live = places.filter(|it| it.state == State::Live);
             let mut shares: Vec<(u8, usize)> = live.map(|it| (it.class, it.buckets)).collect();
             shares.sort_unstable();
@@ -83,24 +99,21 @@ impl<'a> Scene<'a> {
         let counts = self.members.iter().map(|it| records::count(&it.file));
         counts.sum()
     }
-}
 
-/// Waits until the group's ledger has at least `offered` offered packets. Returns how many packets
-/// were dropped because their class had no member.
-fn await_ledger(offered: u64) -> Result<u64> {
-    await_for("the ledger", LIMIT, || {
-        let Some(ledger) = table::view(GROUP)?
-            .ledger
-            .filter(|it| it.offered >= offered)
-        else {
-            return Ok(None);
-        };
-        let sum = ledger.produced + ledger.dropped + ledger.unwanted + ledger.nowhere;
-        ensure!([ledger.host_sent, ledger.no_time] == [0; 2], "{ledger:?}");
-        ensure!(ledger.offered == sum + ledger.no_member, "{ledger:?}");
-        ensure!(ledger.dropped == 0, "{ledger:?}");
-        Ok(Some(ledger.no_member))
-    })
+    /// Waits until the group's ledger has at least `offered` offered packets. Returns how many
+    /// packets were dropped because their class had no member.
+    fn await_ledger(&self, offered: u64) -> Result<u64> {
+        await_for("the ledger", LIMIT, || {
+            let Some(ledger) = self.view()?.ledger.filter(|it| it.offered >= offered) else {
+                return Ok(None);
+            };
+            let sum = ledger.produced + ledger.dropped + ledger.unwanted + ledger.nowhere;
+            ensure!([ledger.host_sent, ledger.no_time] == [0; 2], "{ledger:?}");
+            ensure!(ledger.offered == sum + ledger.no_member, "{ledger:?}");
+            ensure!(ledger.dropped == 0, "{ledger:?}");
+            Ok(Some(ledger.no_member))
+        })
+    }
 }
 
 /// The flows of these packets.
@@ -111,9 +124,20 @@ fn flows<'a>(got: impl IntoIterator<Item = &'a Got>) -> BTreeSet<u32> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
+    one_of_a_class_dies(ON_XDP)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_death_at_a_poller_moves_flows_of_its_class_alone() -> Result<()> {
+    one_of_a_class_dies("driver=packet")?;
+    one_of_a_class_dies("driver=afxdp")
+}
+
+fn one_of_a_class_dies(engine: &'static str) -> Result<()> {
     on_wire(1, |wire| {
-        let mut scene = Scene::start(wire)?;
-        let mut load = Load::start()?;
+        let mut scene = Scene::start(wire, engine)?;
+        let mut load = Load::start_at("20kpps")?;
         load.await_each_flow()?;
         // A member is killed during the load.
         scene.members[2].end(End::Killed)?;
@@ -121,7 +145,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
         load.await_each_flow()?;
         load.pause()?;
         let sent = load.sent().count() as u64;
-        ensure!(await_ledger(sent)? == 0);
+        ensure!(scene.await_ledger(sent)? == 0);
         await_for("all frames", LIMIT, || {
             // The killed member may have been handling one packet.
             Ok((scene.recorded()? + 1 >= sent).then_some(()))
@@ -140,7 +164,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
             dead.is_subset(&taker),
             "the flows of the killed member did not stay in its class"
         );
-        let gone = table::view(GROUP)?.gone;
+        let gone = scene.view()?.gone;
         let all = gone.taken + gone.inherited + gone.unread;
         ensure!(gone.members == 1 && gone.unknown == 0, "{gone:?}");
         ensure!(gone.received == all && gone.unread == 0, "{gone:?}");
@@ -191,7 +215,7 @@ fn ensure_class_without_members_is_counted(
         .clone()
         .filter(|it| of_class.contains(&(it % FLOWS)));
     let classified = classified.count() as u64;
-    let nobodys = await_ledger(load.sent().count() as u64)?;
+    let nobodys = scene.await_ledger(load.sent().count() as u64)?;
     ensure!(
         nobodys == classified && classified > 0,
         "{nobodys}, {classified}"
@@ -208,6 +232,6 @@ fn ensure_class_without_members_is_counted(
     await_for("all frames again", LIMIT, || {
         Ok((scene.recorded()? == before + numbers.len() as u64).then_some(()))
     })?;
-    ensure!(await_ledger(load.sent().count() as u64)? == nobodys);
+    ensure!(scene.await_ledger(load.sent().count() as u64)? == nobodys);
     Ok(())
 }
