@@ -13,9 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::roster;
+use fanpcap_group::view::{Place, State};
+use fanpcap_netns::poller::Poller;
 use fanpcap_netns::remains::leaves_nothing;
-use fanpcap_testkit::await_for::await_for;
+use fanpcap_snapshot::Source;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, Transport};
 use fanpcap_testkit::{conversation, member, netns, veth};
@@ -46,7 +48,12 @@ enum Engine {
     Xdp,
     /// The applications request the XDP engine, but it can't serve.
     InsteadOfXdp,
+    /// The packets come from a poller.
+    Poller,
 }
+
+/// The rules of the poller. Each program has a group of its own.
+const POLICY: &str = "[user root]\ngroups = 32\n";
 
 /// The programs of one group, with an entry for each copy.
 type Team = Vec<&'static Subject>;
@@ -104,6 +111,18 @@ fn four_copies_on_xdp() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn two_copies_at_a_poller() -> Result<()> {
+    all_share(&at_poller(2), |_| true).map(drop)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn four_copies_at_a_poller() -> Result<()> {
+    all_share(&at_poller(4), |_| true).map(drop)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn programs_without_cap_bpf_share_by_packet_sockets_instead() -> Result<()> {
     let way = Way {
         mode: Some("hash"),
@@ -144,6 +163,13 @@ fn on_xdp(copies: usize) -> Way {
     }
 }
 
+fn at_poller(copies: usize) -> Way {
+    Way {
+        engine: Engine::Poller,
+        ..on_xdp(copies)
+    }
+}
+
 /// Runs each program that `takes_part`, in a separate group. Returns the reasons why some of these
 /// programs can't be tried on this machine.
 fn all_share(way: &Way, takes_part: impl Fn(&Subject) -> bool) -> Result<Vec<String>> {
@@ -164,7 +190,9 @@ fn share(way: &Way, teams: &[Team]) -> Result<()> {
         let hosts = Hosts::new()?;
         match way.engine {
             Engine::Xdp => leaves_nothing(|| share_between(&hosts, way, teams)),
-            Engine::Socket | Engine::InsteadOfXdp => share_between(&hosts, way, teams),
+            Engine::Socket | Engine::InsteadOfXdp | Engine::Poller => {
+                share_between(&hosts, way, teams)
+            }
         }
     })
 }
@@ -174,8 +202,9 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     // This capture is at the wire's other end, where no XDP program gets the frames first.
     let whole = Program::tcpdump(PEER_DEVICE, scratch.file("whole"))?;
     let whole = hosts.on_peer(|| whole.start(&scratch))?;
+    let poller = poller(way, &scratch)?;
     let started = teams.iter().zip(1..);
-    let started = started.map(|(team, group)| start(team, group, way, &scratch));
+    let started = started.map(|(team, group)| start(team, group, way, (&scratch, poller.as_ref())));
     let mut started = started.collect::<Result<Vec<_>>>()?;
     // If an application polls by itself, its member does not report when it has its share. So the
     // test waits for a fixed time.
@@ -191,30 +220,43 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     ensure!(veth::has_xdp(DEVICE)? == (way.engine == Engine::Xdp));
     let offered = hosts.talk(EACH)?;
     let whole = member::finish(vec![whole], offered)?;
-    if way.engine != Engine::Xdp {
+    // The packets of a pool wait for no full block.
+    if !matches!(way.engine, Engine::Xdp | Engine::Poller) {
         hosts.fill_blocks(way.copies)?;
     }
-    await_read();
+    await_read()?;
     thread::sleep(GRACE);
     for (team, copies) in teams.iter().zip(started) {
         let (found, tells) = found(team, copies)?;
         let wanted = wanted(&whole[0], team[0].sees);
         compare(&wanted, &found, tells).context(team[0].name)?;
     }
-    Ok(())
+    poller.map_or(Ok(()), |poller| poller.end().map(drop))
+}
+
+/// The poller from which the packets come, if one does.
+fn poller(way: &Way, scratch: &Scratch) -> Result<Option<Poller>> {
+    if way.engine != Engine::Poller {
+        return Ok(None);
+    }
+    let policy = scratch.write("policy", POLICY)?.display().to_string();
+    let options = ["--policy", &policy];
+    Poller::start_at(format!("packet:{DEVICE}"), &options, scratch).map(Some)
 }
 
 /// Waits until the members in the calling thread's namespace have read all their packets, according
-/// to their pages. Some members never read all packets, so the function gives up after 10 seconds.
-fn await_read() {
+/// to their counters. Some members never read all packets, so the function gives up after 10
+/// seconds.
+fn await_read() -> Result<()> {
     const LONGEST: Duration = Duration::from_secs(10);
+    let mut source = Source::new(None)?;
     let mut last = None;
     let _ = await_for("all to be read", LONGEST, || {
-        // Members update the counters on their pages ten times a second, so after this time a
-        // change is visible.
+        // Members update their counters ten times a second, so after this time a change is visible.
         thread::sleep(Duration::from_millis(200));
-        let pages = roster::entries()?.into_iter().filter_map(|it| it.page);
-        let counts = pages.map(|page| (page.counters.received, page.counters.dropped, page.taken));
+        let sockets = source.take()?.sockets.into_iter();
+        let counts = sockets.filter_map(|it| it.counts);
+        let counts = counts.map(|it| (it.received, it.dropped, it.taken));
         let counts = counts.collect::<Vec<_>>();
         let is_read = |&(received, dropped, taken): &(u64, u64, Option<u64>)| {
             taken.is_none_or(|taken| taken + dropped >= received)
@@ -223,17 +265,37 @@ fn await_read() {
         last = Some(counts);
         Ok(is_over.then_some(()))
     });
+    Ok(())
 }
 
 /// Starts the programs of a group.
-fn start(team: &Team, group: u16, way: &Way, scratch: &Scratch) -> Result<Vec<Copy>> {
+fn start(
+    team: &Team,
+    group: u16,
+    way: &Way,
+    (scratch, poller): (&Scratch, Option<&Poller>),
+) -> Result<Vec<Copy>> {
     let copies = team.iter().map(|subject| {
         let copy = Copy::start(subject, group, way, scratch);
         copy.context(subject.name)
     });
     let copies = copies.collect::<Result<_>>()?;
-    member::wait_for_members(group, team.len()).context(team[0].name)?;
+    let awaited = match poller {
+        Some(poller) => wait_for_polled(poller, group, team.len()),
+        None => member::wait_for_members(group, team.len()),
+    };
+    awaited.context(team[0].name)?;
     Ok(copies)
+}
+
+/// Waits until a group of the poller has this number of members.
+fn wait_for_polled(poller: &Poller, group: u16, members: usize) -> Result<()> {
+    let is_member = |it: &&Place| matches!(it.state, State::Newcomer | State::Live);
+    await_for("members at the poller", LIMIT, || {
+        // Before its first member, there is no group.
+        let places = poller.look(group).map(|it| it.places).unwrap_or_default();
+        Ok((places.iter().filter(is_member).count() == members).then_some(()))
+    })
 }
 
 /// Ends the programs of a group. Returns what each program found, and what all of them can report.
@@ -302,13 +364,16 @@ impl Copy {
         let mut words = command.split(' ');
         let program = Program::new(words.next().unwrap_or_default(), ready)?.args(words);
         let program = program.set("PCAP_GROUP", group.to_string());
-        let mut program = match way.mode {
+        let program = match way.mode {
             Some(mode) => program.set("PCAP_FANOUT", mode),
             None => program,
         };
-        if way.engine != Engine::Socket {
-            program = program.set("PCAP_DRIVER", "xdp");
-        }
+        let program = match way.engine {
+            Engine::Socket => program,
+            Engine::Xdp | Engine::InsteadOfXdp => program.set("PCAP_DRIVER", "xdp"),
+            // A user gets half of the poller's memory, which all these pools share.
+            Engine::Poller => program.set("PCAP_DRIVER", "packet").set("PCAP_RING", "8M"),
+        };
         let member = program.start(scratch)?;
         Ok(Self {
             member,
