@@ -1,5 +1,6 @@
-//! Random schedules: members join, leave, are killed, are stopped, hang, are drained, or get weights
-//! or filters; or all members are stopped together. Several of these actions happen at the same time.
+//! Random schedules: members join, leave, are killed, are stopped, hang, are drained, or get
+//! weights or filters; or all members are stopped together. Several of these actions happen at the
+//! same time.
 //! After each step, the flows of other members must not have moved. At the end each packet must
 //! have been recorded once, each flow in order, and nothing may be left behind.
 //!

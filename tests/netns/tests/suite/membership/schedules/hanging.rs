@@ -17,8 +17,9 @@ pub(super) struct Hung {
 }
 
 impl Schedule<'_> {
-    /// Stops the members of a step that shall hang, and waits until other members have their shares.
-    /// The load pauses meanwhile, because a ring has no room for the packets of such a long time.
+    /// Stops the members of a step that shall hang, and waits until other members have their
+    /// shares. The load pauses meanwhile, because a ring has no room for the packets of such a long
+    /// time.
     pub(super) fn hang(&mut self, actions: &[Action], load: &mut Load) -> Result<()> {
         let members: Vec<usize> = actions.iter().filter_map(hanging).collect();
         if members.is_empty() {
