@@ -233,7 +233,7 @@ impl ServedGroup {
     /// Nanoseconds until [`ServedGroup::attend`] is due for a member; `None` if only an event makes
     /// it due. If members have been `asked` to take no packets, their answers are such events.
     pub fn due_ns(&self, member: u64, now_ns: u64, asked: bool) -> Option<u64> {
-        slots::due_of_heir_ns(self.table(), member, now_ns, asked)
+        slots::due_of_successor_ns(self.table(), member, now_ns, asked)
     }
 
     /// The pool of a member that is gone has been read to its end, or given up. Frees the slot.

@@ -28,7 +28,7 @@ mod rounds;
 mod succession;
 mod weights;
 mod following;
-mod heirs;
+mod successors;
 mod placeholders;
 mod joining;
 mod memberless;
@@ -37,11 +37,11 @@ use crate::lead::Lead;
 use crate::table::{Journal, Part, Row, State, Table, at};
 pub(crate) use classes::{is_of_class, leaves_to_others, succeeds};
 use fanpcap_buckets::{Share, Slot};
-pub(crate) use heirs::due_of_heir_ns;
 pub(crate) use joining::Unjoined;
 pub(crate) use silence::{CHECK_NS, SILENT_NS};
 use std::io;
 pub(crate) use succession::{digest, due_ns};
+pub(crate) use successors::due_of_successor_ns;
 pub(crate) use weights::Weighed;
 
 /// The effects of changes outside of the table: on the kernel's array, and on the descriptor store.

@@ -6,7 +6,7 @@ mod steering;
 mod member;
 mod groups;
 mod notice;
-mod heirs;
+mod successors;
 mod attending;
 mod look;
 mod watching;

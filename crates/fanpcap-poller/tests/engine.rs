@@ -259,9 +259,7 @@ fn a_poller_that_has_ended_is_told_and_its_packets_are_readable() {
     await_produced(&poller, 50);
     member.read();
     // A thread of the poller rings the bell, perhaps later.
-    await_so("no wake-up", || {
-        member.port.arm(1) && !member.is_readable()
-    });
+    await_so("no wake-up", || member.port.arm(1) && !member.is_readable());
     drop(poller);
     assert!(member.is_readable(), "a waiting reader is woken");
     assert_eq!(member.port.check(0).unwrap(), LinkState::Down);

@@ -110,14 +110,14 @@ impl Device {
         }
         let members = self.members.values_mut().filter(|it| it.group == index);
         members.for_each(|it| it.look(now_ns));
-        let mut heirs = Vec::new();
+        let mut successors = Vec::new();
         for member in self.awake(index, now_ns) {
             let inherits = self.change(index, now_ns, None, |group, side| {
                 group.attend(member, side)
             });
-            heirs.extend(matches!(inherits, Some(Ok(true))).then_some(member));
+            successors.extend(matches!(inherits, Some(Ok(true))).then_some(member));
         }
-        let notices = self.ask(index, &heirs, now_ns);
+        let notices = self.ask(index, &successors, now_ns);
         let is_memberless = self.change(index, now_ns, None, ServedGroup::is_memberless);
         if matches!(is_memberless, Some(Ok(true))) {
             self.end(index);

@@ -17,14 +17,18 @@ const ANSWER_NS: u64 = 200_000_000;
 
 impl Device {
     /// Asks members of a group that have something to inherit, the best first.
-    pub(super) fn ask(&mut self, index: u8, heirs: &[u64], now_ns: u64) -> Vec<Notice> {
+    pub(super) fn ask(&mut self, index: u8, successors: &[u64], now_ns: u64) -> Vec<Notice> {
         let asked: Vec<u64> = self.asked(index).collect();
         if asked.iter().any(|&asked_ns| is_new(asked_ns, now_ns)) {
             return Vec::new();
         }
-        let count = if asked.is_empty() { 1 } else { heirs.len() };
+        let count = if asked.is_empty() {
+            1
+        } else {
+            successors.len()
+        };
         let mut notices = Vec::new();
-        for &to in heirs {
+        for &to in successors {
             let member = self.members.get_mut(&to);
             let member = member.filter(|it| it.asked_ns.is_none() && notices.len() < count);
             if let Some(member) = member {

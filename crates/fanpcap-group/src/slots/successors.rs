@@ -1,4 +1,4 @@
-//! Heirs, in a group that one process serves: members that have something to inherit. On other
+//! Successors, in a group that one process serves: members that have something to inherit. On other
 //! engines a member inherits while its own reader runs the group's tasks, so the reader takes no
 //! packets meanwhile. The serving process first asks the member to take none. Until the member has
 //! answered, the member that is gone keeps its buckets, and packets still come into its ring.
@@ -11,7 +11,12 @@ use std::io;
 
 /// Like [`super::due_ns`]. If members of the group have been `asked` to take no packets, leaves out
 /// what waits for their answers.
-pub(crate) fn due_of_heir_ns(table: Table<'_>, own: u64, now_ns: u64, asked: bool) -> Option<u64> {
+pub(crate) fn due_of_successor_ns(
+    table: Table<'_>,
+    own: u64,
+    now_ns: u64,
+    asked: bool,
+) -> Option<u64> {
     let due_by = due_by(table, own, now_ns);
     let due = |(slot, row): (Slot, Row)| {
         let due = due_by((slot, row));
