@@ -4,8 +4,9 @@
 //! bucket. A slot is a position in the kernel's array of a group's sockets. When a member joins,
 //! leaves or changes its weight, [`plan`] returns the buckets that get another owner. All other
 //! buckets, and the flows in them, keep their owner. Steering programs that name a member by number
-//! use **ranks** instead: [`ranks`] keeps the list of ranks. [`leveling`] moves buckets by their
-//! measured load.
+//! use **ranks** instead: [`ranks`] keeps the list of ranks. [`plan_beside`] plans for a second
+//! device, by which the other directions of the same flows come. [`leveling`] moves buckets by
+//! their measured load.
 //!
 //! This crate only computes. `fanpcap-group` maps the table and stores the results.
 //!
@@ -26,9 +27,11 @@ pub mod layout;
 mod slot;
 mod quota;
 mod plan;
+mod beside;
 mod ranks;
 pub mod leveling;
 
+pub use beside::plan_beside;
 pub use plan::{Move, Owners, plan};
 pub use ranks::ranks;
 pub use slot::{Share, Slot};

@@ -34,20 +34,36 @@ pub struct Move {
 /// different slots. If a slot leaves and later joins again, it gets nearly the same buckets as
 /// before.
 pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
+    let owned = count(owners);
+    let due = quota::due(shares, &owned, quota::ALL);
+    due.map_or_else(Vec::new, |due| moves(owners, &FREE, &owned, &due))
+}
+
+/// No bucket is bound to a slot.
+static FREE: Owners = [None; BUCKETS];
+
+/// How many buckets each slot owns.
+pub(crate) fn count(owners: &Owners) -> Counts {
     let mut owned = [0; SLOTS];
     for owner in owners.iter().flatten() {
         owned[owner.index()] += 1;
     }
-    let Some(due) = quota::due(shares, &owned) else {
-        return Vec::new();
+    owned
+}
+
+/// The fewest moves after which each bucket of `bound` belongs to its slot there, and each slot
+/// owns as many buckets as it is `due`. `owned` are the buckets that the slots own before, those of
+/// `bound` counted for their slots there. No slot is due less than it has in `bound`.
+pub(crate) fn moves(owners: &Owners, bound: &Owners, owned: &Counts, due: &Counts) -> Vec<Move> {
+    let lacking = difference(due, owned);
+    let moving = choose(owners, bound, difference(owned, due), &lacking);
+    let mut turns = turns(&lacking);
+    let mut next = |bucket: usize| moving[bucket].then(|| turns.next()).flatten();
+    let step = |bucket: usize| {
+        let to = bound[bucket].or_else(|| next(bucket))?;
+        (owners[bucket] != Some(to)).then_some(Move { bucket, to })
     };
-    let lacking = difference(&due, &owned);
-    let moving = choose(owners, difference(&owned, &due), &lacking);
-    let moving = (0..BUCKETS).filter(|&bucket| moving[bucket]);
-    moving
-        .zip(turns(&lacking))
-        .map(|(bucket, to)| Move { bucket, to })
-        .collect()
+    (0..BUCKETS).filter_map(step).collect()
 }
 
 /// For each slot, its number in `counts` minus its number in `others`, or 0 if the difference is
@@ -56,13 +72,18 @@ fn difference(counts: &Counts, others: &Counts) -> Counts {
     std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
 }
 
-/// Chooses the buckets that move: all buckets without an owner, and as many buckets of each slot as
-/// its surplus.
+/// Chooses the buckets that move, of those that are not `bound`: all buckets without an owner, and
+/// as many buckets of each slot as its surplus.
 ///
 /// A slot gives away those of its buckets that have the lowest [`lot`] for the slot that lacks most
 /// buckets. The lots of a slot are always the same. So if this slot leaves and joins again, it gets
 /// nearly the same buckets, which are spread over the table.
-fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCKETS] {
+fn choose(
+    owners: &Owners,
+    bound: &Owners,
+    mut surplus: Counts,
+    lacking: &Counts,
+) -> [bool; BUCKETS] {
     let newcomer = Slot::all()
         .rev()
         .max_by_key(|slot| lacking[slot.index()])
@@ -70,7 +91,8 @@ fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCK
     let mut moving = owners.map(|owner| owner.is_none());
     let mut lots = Ordered::new();
     for (bucket, owner) in owners.iter().enumerate() {
-        if owner.is_some_and(|owner| surplus[owner.index()] > 0) {
+        let is_free = bound[bucket].is_none();
+        if is_free && owner.is_some_and(|owner| surplus[owner.index()] > 0) {
             lots.push((lot(newcomer, bucket), bucket));
         }
     }
