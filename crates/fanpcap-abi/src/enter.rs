@@ -7,7 +7,7 @@ use fanpcap::handle::{Joined, Notes};
 use fanpcap::request::Request;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::settings::{Group, GroupChoice, Polled as Asked};
-use fanpcap_engine::{Ask, EnterGroup, EnterRequest};
+use fanpcap_engine::{Ask, EnterGroup, EnterRequest, Whole};
 use fanpcap_group::join::{EngineError, JoinError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,17 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// pcap_breakloop(). The handle keeps the connection, and looks for the answer again.
 const AGAIN_WITHIN: Duration = Duration::ZERO;
 
-/// Enters a group of the poller of the handle's device, unless the handle is in one.
+/// Enters a group of the poller of the handle's device, unless the handle is in one. Returns the
+/// poller's number.
 pub(crate) fn enter(
     p: PcapHandle,
     request: &Request,
     notes: Notes,
     choice: Option<&GroupChoice>,
     asked: &Asked,
-) -> Result<(), JoinError> {
-    if handles::polled(p).is_some() {
-        return Ok(());
+) -> Result<u64, JoinError> {
+    if let Some(polled) = handles::polled(p) {
+        return Ok(polled.io.poller());
     }
     let engine = fanpcap_engines::polled(asked.engine.name()).ok_or(JoinError::NotPacket)?;
     let steering = choice.filter(|choice| !choice.is_default);
@@ -51,6 +52,10 @@ pub(crate) fn enter(
             Some(_) => AGAIN_WITHIN,
             None => ANSWERS_WITHIN,
         },
+        whole: (notes.whole > 0).then_some(Whole {
+            number: notes.whole,
+            poller: notes.poller,
+        }),
     };
     let io = engine.enter(&request, &mut kept);
     if let Some(away) = away {
@@ -63,9 +68,10 @@ pub(crate) fn enter(
         weight: Some(weight),
         class,
     };
+    let poller = io.poller();
     let polled = Arc::new(Polled::new(io, joined));
     drop(handles::with_new(p, |entry| entry.polled.replace(polled)));
-    Ok(())
+    Ok(poller)
 }
 
 fn group(choice: Option<&GroupChoice>) -> EnterGroup {

@@ -218,7 +218,7 @@ impl Member for PcapHandle {
         Ok(())
     }
 
-    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<(), JoinError> {
+    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<u64, JoinError> {
         let request = self.request().ok_or(JoinError::NotPacket)?;
         enter::enter(self, &request, self.notes(), choice, asked)
     }

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use fanpcap_linux::process::{child, seccomp};
 use fanpcap_linux::wait::{Wake, clock, stop};
 use fanpcap_poll::{PoolFile, PoolKind, PoolSize};
+use fanpcap_poller::device::Together;
 use fanpcap_terminal::notify::Notify;
 use fanpcap_terminal::streams;
 
@@ -43,10 +44,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let places = arguments.devices.iter();
     let wakes: Result<Vec<_>, _> = places.clone().map(|_| Wake::new()).collect();
     let wakes = wakes.context("eventfd")?;
+    let together = Together::default();
     let mut all = Vec::new();
     let mut queues = 0;
     for (place, wake) in places.zip(&wakes) {
-        let served = Served::start(place, queues, &options, wake)?;
+        let served = Served::start(place, queues, (&options, &together), wake)?;
         queues += served.queues();
         all.push(served);
     }

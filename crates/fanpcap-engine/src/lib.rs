@@ -25,5 +25,5 @@ pub use engine::{Begun, Engine, NewGroup, TakenDevice, WatchedCounters, Watcher}
 pub use ledger::Ledger;
 pub use member_io::{Ask, MemberIo};
 pub use on_device::{Counts, Loader, Next, OnDevice};
-pub use polled::{EnterGroup, EnterRequest, NO_POLLER, Polled, PolledIo, SILENT_POLLER};
+pub use polled::{EnterGroup, EnterRequest, NO_POLLER, Polled, PolledIo, SILENT_POLLER, Whole};
 pub use refusal::Refusal;

@@ -84,6 +84,18 @@ pub struct EnterRequest<'a> {
     pub ask: Ask,
     /// How long to wait until the poller answers. The poller may be stopped.
     pub limit: Duration,
+    /// The application's handle, if it is on several devices.
+    pub whole: Option<Whole>,
+}
+
+/// A handle on several devices, of which one asks to enter a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// A number that no other handle of the process has.
+    pub number: u32,
+    /// The poller that has to serve this device, too ([`PolledIo::poller`]), because another device
+    /// of the handle has the same group; 0: any.
+    pub poller: u64,
 }
 
 /// A member of a poller's group. The membership ends with this value, with the inputs and with the
@@ -109,6 +121,9 @@ pub trait PolledIo: Send + Sync {
     /// The steering program's text and the options of the member's group, if the group has a number
     /// and the request did not say them.
     fn steering(&self) -> Option<(&str, GroupOptions)>;
+
+    /// The poller's number, which is the same for all devices that one process serves.
+    fn poller(&self) -> u64;
 
     /// Sends a frame by the poller, without waiting. What becomes of the frame at the device is not
     /// reported.

@@ -61,6 +61,23 @@ impl Lead {
         (is_idle && is_same && table.journal() == Journal::Nothing).then_some(lead)
     }
 
+    /// The lead's generation.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The owners of a class's buckets; none if the class has no members.
+    pub(crate) fn owners(&self, class: u8) -> &[Slot] {
+        let of_class = self.classes.iter().find(|it| it.class == class);
+        of_class.map_or(&[], |it| &it.owners)
+    }
+
+    /// A class's ranks.
+    pub(crate) fn ranks(&self, class: u8) -> &[Slot] {
+        let of_class = self.classes.iter().find(|it| it.class == class);
+        of_class.map_or(&[], |it| &it.ranks)
+    }
+
     /// Whether the member of this row, in a following group's table, has a share in the lead.
     pub(crate) fn has_share(&self, row: &Row) -> bool {
         row.lead != 0 && self.cookies.contains(&Some(row.lead))

@@ -6,10 +6,14 @@
 //! for its socket and its lifeline, and has a number in the place of the socket's cookie. There is
 //! no descriptor store, and there are no pages: the process has the members' pools. If it dies, the
 //! group ends with it, so no change is ever left unfinished.
+//!
+//! The process may serve a group on each of several devices. Then these groups stand beside each
+//! other (`slots::beside`).
 
+use crate::lead::is_behind;
 use crate::shared::{group_key, table};
-use crate::slots::{self, KernelOps, Slots, Unjoined, Weighed};
-use crate::table::{FinalCounters, Row, State, Table};
+use crate::slots::{self, Beside, KernelOps, Slots, Unjoined, Weighed};
+use crate::table::{FinalCounters, Row, State, Table, at};
 use crate::view::{self, View};
 use crate::weight::WeighError;
 use fanpcap_buckets::Slot;
@@ -105,6 +109,9 @@ pub struct Joining<'a> {
     pub class: u8,
     /// The member's name, if it has one.
     pub name: Option<&'a str>,
+    /// The number that this member has in common with a member of each group beside this one: the
+    /// process in the upper 56 bits, and a number of its members in a group; 0: with none.
+    pub pair: u64,
 }
 
 /// A pool that a member shall read to its end, because the pool's member is gone.
@@ -125,6 +132,8 @@ pub struct Orphan {
 #[derive(Debug)]
 pub struct ServedGroup {
     memory: Arc<Memory>,
+    /// The table of the group beside this one that decides about members of both.
+    beside: Option<Arc<Memory>>,
 }
 
 impl ServedGroup {
@@ -142,7 +151,68 @@ impl ServedGroup {
         }
         table(&memory).begin(group_key(ifindex, group));
         table(&memory).set_balance(balance, now_ns);
-        Some(Self { memory })
+        Some(Self {
+            memory,
+            beside: None,
+        })
+    }
+
+    /// Lets the group stand beside the group with this table, which decides about members of both;
+    /// with `None`, beside none. The next [`ServedGroup::follow`] moves the buckets.
+    pub fn stand_beside(&mut self, table: Option<Arc<Memory>>) {
+        let is_same = match (&self.beside, &table) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        if !is_same {
+            self.table().set(at::FOLLOWED, u64::MAX);
+            self.beside = table;
+        }
+    }
+
+    /// Moves buckets as they have moved in the group beside this one.
+    ///
+    /// # Errors
+    /// As [`ServedGroup::join`].
+    pub fn follow(&self, members: &mut dyn Members) -> io::Result<()> {
+        self.change(members, |slots| slots.follow_beside())
+    }
+
+    /// Whether the group beside this one has changed since the last [`ServedGroup::follow`].
+    pub fn is_behind(&self) -> bool {
+        let lead = self.beside.as_deref().map(table);
+        lead.is_some_and(|lead| is_behind(self.table(), lead))
+    }
+
+    /// Whether another group decides about members of both.
+    pub fn stands_beside(&self) -> bool {
+        self.beside.is_some()
+    }
+
+    /// Since when the member with this pair is gone from the group beside this one, nanoseconds of
+    /// `CLOCK_MONOTONIC`.
+    pub fn lost_beside(&self, pair: u64) -> Option<u64> {
+        self.look_beside()?.lost_since(pair)
+    }
+
+    /// Whether the member with this pair has a share in the group beside this one.
+    pub fn has_share_beside(&self, pair: u64) -> bool {
+        self.look_beside().is_some_and(|it| it.has_share(pair))
+    }
+
+    /// The weight of the member with this pair in the group beside this one, if it has such a
+    /// member.
+    pub fn weight_beside(&self, pair: u64) -> Option<u16> {
+        self.look_beside()?.weight(pair)
+    }
+
+    fn look_beside(&self) -> Option<Beside> {
+        Beside::of(table(self.beside.as_deref()?))
+    }
+
+    /// A number that changes with each change of slots or buckets.
+    pub fn generation(&self) -> u64 {
+        self.table().get(at::GENERATION)
     }
 
     /// Joins a newcomer, and returns its slot; `None` if the group is full. If other members own
@@ -162,10 +232,12 @@ impl ServedGroup {
             cookie: newcomer.member,
             member: newcomer.member,
             name: newcomer.name.map_or(0, slots::digest),
+            lead: newcomer.pair,
             ..Row::default()
         };
         let mut kernel = Connections {
             table: self.table(),
+            beside: self.beside.as_deref().map(table),
             members,
             entering: Some(newcomer.member),
         };
@@ -298,6 +370,7 @@ impl ServedGroup {
     ) -> io::Result<T> {
         let mut kernel = Connections {
             table: self.table(),
+            beside: self.beside.as_deref().map(table),
             members,
             entering: None,
         };
@@ -308,6 +381,7 @@ impl ServedGroup {
 /// The connections of a group's members, in the place of the kernel's sockets.
 struct Connections<'a> {
     table: Table<'a>,
+    beside: Option<Table<'a>>,
     members: &'a mut dyn Members,
     entering: Option<u64>,
 }
@@ -390,5 +464,9 @@ impl KernelOps for Connections<'_> {
     /// member that does not read.
     fn borrow(&mut self, _: u64) -> io::Result<bool> {
         Ok(false)
+    }
+
+    fn beside(&self) -> Option<Table<'_>> {
+        self.beside
     }
 }

@@ -11,8 +11,8 @@
 //! members of the class share. Members take over only rings of their own class (`classes`).
 //!
 //! If a group has several devices, the kernel's groups on the further devices follow the kernel's
-//! group on the first device (`following`). The members of a balanced group level their loads
-//! (`rounds`).
+//! group on the first device (`following`). The groups of a poller on several devices stand beside
+//! each other (`beside`). The members of a balanced group level their loads (`rounds`).
 //!
 //! A named member that is gone keeps its buckets for a while, in which a successor with its name
 //! may come (`succession`).
@@ -29,12 +29,14 @@ mod succession;
 mod weights;
 mod following;
 mod successors;
+mod beside;
 mod placeholders;
 mod joining;
 mod memberless;
 
 use crate::lead::Lead;
 use crate::table::{Journal, Part, Row, State, Table, at};
+pub(crate) use beside::Beside;
 pub(crate) use classes::{is_of_class, leaves_to_others, succeeds};
 use fanpcap_buckets::{Share, Slot};
 pub(crate) use joining::Unjoined;
@@ -106,6 +108,11 @@ pub(crate) trait KernelOps {
     /// reads it. Returns false if the owner has already read the ring, or if other members can't
     /// read it.
     fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
+
+    /// The table of the group beside this one that decides about members of both (`beside`).
+    fn beside(&self) -> Option<Table<'_>> {
+        None
+    }
 }
 
 /// A group's slots. The owner of this value holds the group's lock.
@@ -344,6 +351,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     /// In a group that follows another, each bucket goes to the member that owns it in the lead.
     fn finish_balance(&mut self) {
         let lead = self.lead.and_then(Lead::of);
+        let beside = self.kernel.beside().and_then(Beside::of);
         let classes = self.table.used_classes();
         for &class in &classes {
             if !self.has_owner(class) {
@@ -355,7 +363,10 @@ impl<'a, G: KernelOps> Slots<'a, G> {
             self.enlist_as(lead);
         }
         if classes.iter().any(|&class| self.has_owner(class)) {
-            self.move_all(&classes, lead.as_ref());
+            self.move_all(&classes, lead.as_ref(), beside.as_ref());
+        }
+        if let Some(beside) = beside {
+            self.note_beside(&beside);
         }
         if let Some(lead) = lead {
             self.kernel.step();
@@ -366,7 +377,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
 
     /// Moves the buckets and ranks of all classes. A class without members has no ranks, so no
     /// member gets the packets of this class.
-    fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>) {
+    fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>, beside: Option<&Beside>) {
         let mut moved = 0;
         for &class in classes {
             let shares = classes::shares(self.table, class);
@@ -375,7 +386,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
                     self.set_ranks(class);
                     0
                 }
-                None => self.move_buckets(class, &shares),
+                None => self.move_buckets(class, &shares, beside),
                 Some(_) => self.move_as(class, lead, &shares),
             };
         }
@@ -387,16 +398,23 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     /// Moves buckets of a class, and returns how many have moved. A dead member whose ring nobody
     /// has taken keeps its buckets. If another member got the buckets now, it would read later
     /// packets of a flow before the ring's packets are read.
-    fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
+    fn move_buckets(&mut self, class: u8, shares: &[Share], beside: Option<&Beside>) -> usize {
         let part = self.table.part(class);
-        let mut moves = rounds::plan(self.table, part, shares);
+        let stands_beside = self.kernel.beside().is_some();
+        let mut moves = match stands_beside {
+            true => beside::plan(self.table, class, shares, beside),
+            false => rounds::plan(self.table, part, shares),
+        };
         let owners = part.owners(&classes::kept(self.table, class));
         moves.retain(|step| owners[step.bucket].is_none());
         for step in &moves {
             self.kernel.step();
             part.set_owner(step.bucket, step.to);
         }
-        self.set_ranks(class);
+        match stands_beside {
+            true => self.set_ranks_beside(class, beside),
+            false => self.set_ranks(class),
+        }
         moves.len()
     }
 

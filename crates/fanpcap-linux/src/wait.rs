@@ -56,13 +56,21 @@ impl Wake {
         unsafe { *errno = before };
     }
 
-    /// Clears the effect of all earlier calls of [`Wake::signal`].
-    pub fn clear(&self) {
+    /// Clears the effect of all earlier calls of [`Wake::signal`]. Returns whether there was any.
+    pub fn clear(&self) -> bool {
         let mut count: u64 = 0;
         let target: *mut c_void = (&raw mut count).cast();
         // SAFETY: the target is the 8 bytes of `count`. If the counter is 0, the read fails without
         // effect.
-        unsafe { libc::read(self.0.as_raw_fd(), target, size_of::<u64>()) };
+        let len = unsafe { libc::read(self.0.as_raw_fd(), target, size_of::<u64>()) };
+        len > 0
+    }
+}
+
+/// The eventfd, which is readable from [`Wake::signal`] to [`Wake::clear`].
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

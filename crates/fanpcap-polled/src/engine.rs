@@ -2,6 +2,7 @@
 //! nothing but their names here.
 
 use crate::enter::{EnterError, PolledMember, enter_or_keep};
+use crate::pair;
 use crate::tasks::Tasks;
 use fanpcap_engine::{
     EnterGroup, EnterRequest, NO_POLLER, Polled, PolledIo, Refusal, SILENT_POLLER,
@@ -154,6 +155,8 @@ fn hello(request: &EnterRequest<'_>) -> Hello {
         memory,
         wants_sent: request.ask.outgoing,
         wants_number: request.group == EnterGroup::New,
+        pair: pair::of(request.whole.map_or(0, |whole| whole.number)),
+        poller: request.whole.map_or(0, |whole| whole.poller),
     }
 }
 
@@ -215,6 +218,10 @@ impl PolledIo for Io {
     fn steering(&self) -> Option<(&str, GroupOptions)> {
         let program = self.member.steering()?;
         Some((&program.text, options(program)))
+    }
+
+    fn poller(&self) -> u64 {
+        self.member.poller()
     }
 
     fn send(&self, frame: &[u8]) -> io::Result<()> {

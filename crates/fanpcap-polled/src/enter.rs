@@ -191,6 +191,11 @@ impl PolledMember {
         self.steering.as_ref()
     }
 
+    /// The number of the member's poller.
+    pub fn poller(&self) -> u64 {
+        self.welcome.poller
+    }
+
     /// Sends a frame by the poller. See [`fanpcap_engine::PolledIo::send`].
     ///
     /// # Errors

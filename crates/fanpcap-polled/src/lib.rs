@@ -7,6 +7,7 @@
 mod port;
 mod tasks;
 mod enter;
+mod pair;
 mod engine;
 
 pub use engine::{OfPoller, refusal};

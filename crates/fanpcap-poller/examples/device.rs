@@ -58,6 +58,8 @@ fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {
         memory: None,
         wants_sent: false,
         wants_number: false,
+        pair: 0,
+        poller: 0,
     };
     let peer = Peer {
         pid: 0,

@@ -3,11 +3,13 @@
 
 mod refusals;
 mod steering;
+mod together;
 mod member;
 mod groups;
 mod notice;
 mod successors;
 mod attending;
+mod beside;
 mod look;
 mod watching;
 
@@ -35,6 +37,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use together::Neighbors;
+pub use together::Together;
 pub(crate) use watching::Watch;
 
 /// Bytes of a block, and of a pool if the member asks for no size.
@@ -70,6 +74,8 @@ pub struct Device {
     watches: BTreeMap<u64, Watch>,
     /// Sends the frames of members; `None` if they may not send.
     sender: Option<Sender>,
+    /// The poller's other devices.
+    neighbors: Neighbors,
 }
 
 /// A pool that the poller has given up.
@@ -136,6 +142,7 @@ impl Device {
             ended: GroupCounts::default(),
             watches: BTreeMap::new(),
             sender: None,
+            neighbors: Neighbors::none()?,
         })
     }
 
@@ -198,6 +205,7 @@ impl Device {
         (peer, grant): (Peer, Grant),
         now_ns: u64,
     ) -> Result<Entered, Refused> {
+        self.check_poller(hello)?;
         let limits = grant.limits(self.policy.limits);
         let number = match hello.wants_number {
             true => self.unused_number(peer.user),
@@ -213,7 +221,8 @@ impl Device {
                 (self.begin(hello, (number, peer.user), has, now_ns)?, true)
             }
         };
-        let entered = self.join(index, hello, (peer, &limits), now_ns);
+        let checked = self.check_beside(index, hello);
+        let entered = checked.and_then(|()| self.join(index, hello, (peer, &limits), now_ns));
         if is_new && entered.is_err() {
             self.end(index);
         }
@@ -250,12 +259,14 @@ impl Device {
         self.last += 1;
         let member = self.last;
         newcomer.member.pid = peer.pid;
+        newcomer.member.pair = self.pair(index, hello.pair);
         let joining = Joining {
             member,
             pid: peer.pid,
             weight: hello.weight,
             class: hello.class,
             name: hello.name.as_deref(),
+            pair: newcomer.member.pair,
         };
         let pool = newcomer.member.pool.clone();
         self.members.insert(member, newcomer.member);
@@ -275,6 +286,7 @@ impl Device {
             group: self.number(index),
             may_send: self.sender.is_some(),
             steering: self.steering(index, hello),
+            poller: self.neighbors.poller(),
         };
         Ok(Entered {
             member,
@@ -368,6 +380,7 @@ impl Device {
             return Vec::new();
         };
         it.state = State::Gone;
+        it.gone_ns = now_ns;
         it.note_taken();
         let index = it.group;
         // Other members read the pools that this member has not read to their ends.

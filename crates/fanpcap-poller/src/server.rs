@@ -126,6 +126,7 @@ impl Server {
         let sockets = self.connections.values();
         let sockets = sockets.map(|it| (!waits(it)).then(|| it.socket.as_fd()));
         let all = std::iter::once(listener).chain(sockets);
+        let all = all.chain(std::iter::once(Some(self.device.news())));
         let (found, _) = match wait::wait_for_any(all, wake, Some(limit)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,

@@ -165,11 +165,12 @@ pub trait Member: Copy {
     fn join(self, choice: &GroupChoice, together: &[Self]) -> Result<(), JoinError>;
 
     /// Enters a group of the poller of the handle's device; without a group, a group of the
-    /// handle's own. Does nothing if the handle is in a group of the poller already.
+    /// handle's own. Does nothing if the handle is in a group of the poller already. Returns the
+    /// poller's number.
     ///
     /// # Errors
     /// Why the handle is no member.
-    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<(), JoinError>;
+    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<u64, JoinError>;
 
     /// Checks whether the handle could join a group.
     ///
@@ -295,6 +296,12 @@ pub struct Notes {
     /// The number that a poller chose for the handle's new group (`PCAP_FANOUT_NEW`). The handle
     /// enters the group by this number again. `None` if no poller chose one.
     pub new_group: Option<u16>,
+    /// If the application's handle is on several devices that have pollers: a number that the
+    /// handles on these devices have in common, and no others of the process; 0: none yet.
+    pub whole: u32,
+    /// The number of the poller that has to serve the handle's device, because it serves another
+    /// device of the application's handle, with the same group; 0: any poller.
+    pub poller: u64,
     /// Number of the filter that the application set last; its first filter has number 1. 0 if the
     /// application has set no filter.
     pub filters: u32,

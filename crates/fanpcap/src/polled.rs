@@ -7,10 +7,11 @@ use crate::plan::Plans;
 use crate::several::{Failed, each, note_live, take_over};
 use crate::warnings::warn;
 use fanpcap_config::device::ANY;
-use fanpcap_config::settings::{Group, GroupChoice, Plan, Polled, shell_name};
+use fanpcap_config::settings::{Group, GroupChoice, Plan, Polled};
 use fanpcap_group::join::{JoinError, NO_POLLER, SILENT_POLLER};
 use fanpcap_linux::packet::ETH_P_ALL;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The error of a handle on several devices of which only some have a poller. `engine` is the
 /// engine of a device that has one.
@@ -18,15 +19,6 @@ pub fn mixed(engine: &str) -> String {
     format!(
         "not all devices of the handle are on the engine {engine}: open a handle for each, or set \
          the driver of all"
-    )
-}
-
-/// The error of a group over several devices. `second` is a further device of the handle.
-pub fn on_one_device(group: u16, second: &str) -> String {
-    format!(
-        "fan-out group {group}, of a poller, is of one device: give {second} another number, as \
-         PCAP_GROUP_{} or group_{second} in pcap.conf",
-        shell_name(second),
     )
 }
 
@@ -75,11 +67,9 @@ pub(crate) fn of_no_interface<H: Handle>(
 /// Why no poller can serve all the handles.
 pub(crate) fn settle<H: Handle>(all: &[H], plans: &mut Plans<H>) -> Result<bool, Failed<H>> {
     let mut engines = Vec::new();
-    let mut groups = Vec::new();
     for &part in all {
         let plan = plans.of(part).map_err(|status| (part, status))?;
         engines.push(plan.polled.as_ref().map(|polled| polled.engine));
-        groups.push(plan.choice.as_ref().map(|choice| choice.group));
     }
     let Some(engine) = engines.iter().flatten().next() else {
         return Ok(false);
@@ -95,16 +85,6 @@ pub(crate) fn settle<H: Handle>(all: &[H], plans: &mut Plans<H>) -> Result<bool,
     {
         return failed(&one_protocol(engine.name()));
     }
-    for (at, group) in groups.iter().enumerate() {
-        match group {
-            Some(Group::Number(number)) if groups[..at].contains(group) => {
-                let request = all[at].request();
-                let second = request.as_ref().map_or("DEVICE", |it| it.system_name());
-                return failed(&on_one_device(*number, second));
-            }
-            Some(Group::Number(_) | Group::New) | None => {}
-        }
-    }
     Ok(true)
 }
 
@@ -114,6 +94,8 @@ pub(crate) fn settle<H: Handle>(all: &[H], plans: &mut Plans<H>) -> Result<bool,
 /// # Errors
 /// The handle that failed, and the status of pcap_activate(3PCAP).
 pub(crate) fn enter<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_int, Failed<H>> {
+    let whole = number_of(all);
+    let mut entered_groups = Vec::new();
     for &part in all {
         let plan = plans.of(part).map_err(|status| (part, status))?;
         let Some(polled) = &plan.polled else {
@@ -123,8 +105,15 @@ pub(crate) fn enter<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<
             ));
         };
         let choice = plan.choice.as_ref();
+        let group = choice.map(|choice| choice.group);
+        let is_same = |(other, _): &&(Group, u64)| group == Some(*other) && *other != Group::New;
+        let same = entered_groups.iter().find(is_same);
+        let poller = same.map_or(0, |(_, poller)| *poller);
+        part.note(|notes| (notes.whole, notes.poller) = (whole, poller));
         let entered = part.enter(choice, polled);
-        entered.map_err(|error| (part, part.fail(&blamed(choice, polled, &error))))?;
+        let failed = |error| (part, part.fail(&blamed(choice, polled, &error)));
+        let poller = entered.map_err(failed)?;
+        entered_groups.extend(group.map(|group| (group, poller)));
         let is_new = choice.is_some_and(|choice| choice.group == Group::New);
         let new_group = part.group().map(|it| it.group).filter(|_| is_new);
         part.note(|notes| {
@@ -138,6 +127,17 @@ pub(crate) fn enter<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<
         p.publish_counters();
     }
     Ok(each(p, warn))
+}
+
+/// The number that the handles on all devices have in common; 0 for one device. A handle keeps it
+/// if its activation fails and is tried again.
+fn number_of<H: Handle>(all: &[H]) -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    match all.first().map_or(0, |first| first.notes().whole) {
+        _ if all.len() < 2 => 0,
+        0 => LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+        number => number,
+    }
 }
 
 /// Why a handle does not enter its group again.
@@ -162,7 +162,8 @@ pub(crate) fn enter_again<H: Handle>(p: H, plan: &Plan, polled: &Polled) -> Resu
         }
     }
     let choice = choice.as_ref();
-    p.enter(choice, polled).map_err(|error| match error.slug() {
+    let entered = p.enter(choice, polled).map(drop);
+    entered.map_err(|error| match error.slug() {
         NO_POLLER | SILENT_POLLER => NotEntered::NoPoller,
         _ => NotEntered::Refused(blamed(choice, polled, &error)),
     })

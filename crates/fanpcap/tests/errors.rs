@@ -273,10 +273,6 @@ fn of_pollers() -> BTreeMap<String, String> {
         ("poller-ended", fanpcap_polled::ended("packet:eth0")),
         ("poller-mixed", fanpcap::polled::mixed("packet")),
         (
-            "poller-group-on-one-device",
-            fanpcap::polled::on_one_device(7, "eth1"),
-        ),
-        (
             "poller-needs-user-namespaces",
             fanpcap::polled::not_permitted("socket: Operation not permitted"),
         ),

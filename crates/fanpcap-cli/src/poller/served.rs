@@ -7,7 +7,7 @@ use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{self, Wake, clock, stop};
 use fanpcap_nic::cpus::Choice;
-use fanpcap_poller::device::Device;
+use fanpcap_poller::device::{Device, Together};
 use fanpcap_poller::kind::Opened;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
@@ -43,6 +43,7 @@ pub(super) struct Served<'a> {
     /// The number of queues of the devices before this one on the command line.
     before: usize,
     options: &'a Options,
+    together: &'a Together,
     wake: &'a Wake,
     open: Option<Open>,
     totals: Totals,
@@ -70,14 +71,15 @@ impl<'a> Served<'a> {
     pub(super) fn start(
         place: &'a Place,
         before: usize,
-        options: &'a Options,
+        (options, together): (&'a Options, &'a Together),
         wake: &'a Wake,
     ) -> Result<Self> {
         Ok(Self {
-            open: Some(open(place, before, options)?),
+            open: Some(open(place, before, options, together)?),
             place,
             before,
             options,
+            together,
             wake,
             totals: Totals::new(place),
             host_use: HostUse::default(),
@@ -159,7 +161,7 @@ impl<'a> Served<'a> {
     /// Opens a device that is back. Waits if it is not.
     fn open_again(&mut self) {
         if interface::index(&self.place.device).is_some() {
-            match open(self.place, self.before, self.options) {
+            match open(self.place, self.before, self.options, self.together) {
                 Ok(open) => {
                     self.open = Some(open);
                     self.reported = None;
@@ -185,7 +187,7 @@ impl<'a> Served<'a> {
 }
 
 /// Opens a device, and listens for its members.
-fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
+fn open(place: &Place, before: usize, options: &Options, together: &Together) -> Result<Open> {
     let found = interface::find(&place.device).with_context(|| place.to_string())?;
     let ifindex = found.with_context(|| interface::missing(&place.device))?;
     let link = link::get(ifindex).with_context(|| place.to_string())?;
@@ -207,6 +209,8 @@ fn open(place: &Place, before: usize, options: &Options) -> Result<Open> {
     let queues = queues.with_context(|| format!("{place}: a thread for a receive queue"))?;
     let device = Device::new(queues, ifindex, link.hardware, options.policy);
     let device = device.with_context(|| place.to_string())?;
+    let device = device.beside(together, &place.to_string());
+    let device = device.context("eventfd")?;
     let device = device.with_accounts(Accounts::of_machine());
     let mut device = device.with_access(options.access(place));
     if options.sends {

@@ -2,6 +2,7 @@
 //! of the library: other processes would be no different.
 #![forbid(unsafe_code)]
 
+mod devices;
 mod ends;
 mod filtered;
 mod members;

@@ -180,6 +180,8 @@ pub(crate) fn hello() -> Hello {
         memory: Some(8 << 20),
         wants_sent: true,
         wants_number: false,
+        pair: 0,
+        poller: 0,
     }
 }
 

@@ -83,7 +83,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 
     fn replace_silent(&mut self, silent: &[Slot]) {
-        let silent = classes::replaceable(self.table, silent);
+        let silent = self.undecided_beside(classes::replaceable(self.table, silent));
         // In a group that follows another, the lead decides which members are silent.
         if !silent.is_empty() && self.lead.is_none() {
             self.note(Journal::Balance);

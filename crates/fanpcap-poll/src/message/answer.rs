@@ -48,6 +48,8 @@ pub struct Welcome {
     /// the member comes back first, the group begins with the same steering program
     /// ([`super::Steering::Former`]).
     pub steering: Option<Program>,
+    /// The poller's number: of all devices that one poller serves.
+    pub poller: u64,
 }
 
 /// Why a newcomer is no member.
@@ -124,6 +126,7 @@ impl Answer {
                 if let Some(program) = &welcome.steering {
                     program.write(&mut out)?;
                 }
+                out.u64(welcome.poller);
                 Ok(out.done())
             }
             Self::Refused(refused) => {
@@ -166,6 +169,7 @@ impl Answer {
                     true => Some(Program::read(&mut from)?),
                     false => None,
                 },
+                poller: from.u64("poller")?,
             }),
             TAKEOVER => Self::Takeover(Takeover {
                 pool: read_size(&mut from)?,

@@ -56,6 +56,14 @@ pub struct Hello {
     pub wants_sent: bool,
     /// Whether the poller begins a new group and chooses its number. `group` is `None` then.
     pub wants_number: bool,
+    /// A number that handles of one process have in common, and no others; 0: none. The poller
+    /// ignores the lowest byte. If a group is on several devices of a poller, such handles get both
+    /// directions of a flow.
+    pub pair: u64,
+    /// The poller that has to serve the device, by its number ([`super::Welcome::poller`]), because
+    /// it serves another device of the handle; 0: any. Then the handle's groups on both devices
+    /// have to be one.
+    pub poller: u64,
 }
 
 /// The most classes of a group's members.
@@ -164,6 +172,8 @@ impl Hello {
             return Err(Malformed::Field("group"));
         }
         out.u8(self.wants_number.into());
+        out.u64(self.pair);
+        out.u64(self.poller);
         Ok(out.done())
     }
 
@@ -183,6 +193,8 @@ impl Hello {
             memory: from.option("memory")?,
             wants_sent: from.flag("direction")?,
             wants_number: from.flag("new group")?,
+            pair: from.u64("pair")?,
+            poller: from.u64("poller")?,
         };
         from.end()?;
         match hello {

@@ -58,8 +58,12 @@ prop_compose! {
         (weight, class, snaplen) in (any::<u16>(), 0..64_u8, any::<u32>()),
         memory in any::<Option<u32>>(),
         wants_sent in any::<bool>(),
+        (pair, poller) in any::<(u64, u64)>(),
     ) -> Hello {
-        Hello { group, steering, name, weight, class, snaplen, memory, wants_sent, wants_number }
+        Hello {
+            group, steering, name, weight, class, snaplen, memory, wants_sent, wants_number, pair,
+            poller,
+        }
     }
 }
 
@@ -88,10 +92,11 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<u16>(),
         any::<Option<u16>>(),
         any::<bool>(),
+        any::<u64>(),
     );
     prop_oneof![
         (size(), numbers, proptest::option::of(program())).prop_map(|(pool, numbers, steering)| {
-            let (slot, ifindex, hardware, group, may_send) = numbers;
+            let (slot, ifindex, hardware, group, may_send, poller) = numbers;
             Answer::Welcome(Welcome {
                 pool,
                 slot,
@@ -100,6 +105,7 @@ fn answer() -> impl Strategy<Value = Answer> {
                 group,
                 may_send,
                 steering,
+                poller,
             })
         }),
         (size(), any::<u64>(), any::<bool>()).prop_map(|(pool, member, with_copies)| {
@@ -167,6 +173,8 @@ fn short() -> Hello {
         memory: None,
         wants_sent: true,
         wants_number: false,
+        pair: 0x0102_0304_0506_0708,
+        poller: 9,
     }
 }
 
@@ -174,7 +182,7 @@ fn short() -> Hello {
 #[test]
 fn the_bytes_of_a_hello_are_those_of_this_version() {
     let expected = b"fanp\x01\0\x01\0\x01\x05\0\0\0\x01\0\0\x0a\0main = udp\0\0\x01\0\0\
-                     \x60\0\0\0\0\x01\0";
+                     \x60\0\0\0\0\x01\0\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0\0\0\0\0";
     assert_eq!(short().encode().unwrap(), expected);
 }
 
@@ -265,6 +273,7 @@ fn a_member_opens_what_the_poller_has_sent_and_nothing_else() {
         group: None,
         may_send: false,
         steering: None,
+        poller: 9,
     };
     let [poller, member] = unix::pair().unwrap();
     let (file, _lanes) = PoolFile::create(PoolKind::File, size).unwrap();

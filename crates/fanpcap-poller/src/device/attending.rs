@@ -26,6 +26,7 @@ pub(crate) struct DueGroup {
 impl Device {
     /// Does what is due at a time.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Notice> {
+        self.hear();
         let due = self.due_groups(now_ns).into_iter();
         due.flat_map(|it| self.tick_group(it.index, now_ns))
             .collect()
@@ -71,6 +72,12 @@ impl Device {
 
     fn due_of(&self, index: u8, now_ns: u64) -> Option<u64> {
         let group = self.groups.get(usize::from(index))?.as_ref()?;
+        if group.has_news {
+            return Some(0);
+        }
+        if let Some(until_ns) = group.waits_ns {
+            return Some(until_ns.saturating_sub(now_ns));
+        }
         let awake = self.awake(index, now_ns);
         let asked = self.is_asking(index);
         let due = awake.iter();
@@ -106,10 +113,18 @@ impl Device {
     /// Lets all members of a group that read do their part. Ends the group if it has no member.
     pub(super) fn attend(&mut self, index: u8, now_ns: u64) -> Vec<Notice> {
         if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
+            group.has_news = false;
+        }
+        if self.waits_for_death(index, now_ns) {
+            return Vec::new();
+        }
+        self.change(index, now_ns, None, ServedGroup::follow);
+        if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
             group.attended_ns = now_ns;
         }
         let members = self.members.values_mut().filter(|it| it.group == index);
         members.for_each(|it| it.look(now_ns));
+        self.note_hanging(index, now_ns);
         let mut successors = Vec::new();
         for member in self.awake(index, now_ns) {
             let inherits = self.change(index, now_ns, None, |group, side| {
@@ -198,6 +213,8 @@ impl Device {
             admission,
             now_ns,
         };
-        Some(change(&group.served, &mut side))
+        let changed = change(&group.served, &mut side);
+        self.announce(index);
+        Some(changed)
     }
 }

@@ -5,6 +5,7 @@ use super::refusals::{
     MANY_GROUPS, NO_QUEUE, NO_TABLE, OTHER_FILTER, OTHER_STEERING, failed, refused,
 };
 use super::steering::{self, Compiled};
+use super::together::Key;
 use crate::access::Grant;
 use crate::accounts::Account;
 use crate::filter::{DeviceFilter, Filter};
@@ -61,6 +62,12 @@ pub(super) struct Group {
     /// The connection that stopped the group last.
     pub(super) stopped_by: Option<u64>,
     pub(super) served: ServedGroup,
+    /// The generation of the table of which the devices beside this one know.
+    pub(super) announced: u64,
+    /// Whether the groups beside this one have changed since its members were last looked after.
+    pub(super) has_news: bool,
+    /// Until when nothing is done, because a process seems to die ([`Device::waits_for_death`]).
+    pub(super) waits_ns: Option<u64>,
     /// When the group's members were last looked after.
     pub(super) attended_ns: u64,
     /// When something may be due in the group; 0 after a change, `u64::MAX` if nothing is due
@@ -68,6 +75,13 @@ pub(super) struct Group {
     pub(super) due_ns: u64,
     /// Bytes of the table, and of the flows that the queues remember.
     pub(super) bytes: u64,
+}
+
+impl Group {
+    /// By what the group is known on all devices of the poller; `None` for the group of one handle.
+    pub(super) fn key(&self) -> Option<Key> {
+        Some((self.number?, self.user))
+    }
 }
 
 impl Device {
@@ -87,7 +101,9 @@ impl Device {
     pub(super) fn unused_number(&self, user: u32) -> Option<u16> {
         let [low, high, ..] = RandomState::new().hash_one(user).to_le_bytes();
         let begin = u16::from_le_bytes([low, high]);
-        great_number(begin, |number| self.find(Some(*number), user).is_none())
+        let is_here = |number| self.find(Some(number), user).is_some();
+        let is_unused = |number: &u16| !is_here(*number) && !self.neighbors.has((*number, user));
+        great_number(begin, is_unused)
     }
 
     /// The number of the group at an index.
@@ -136,41 +152,39 @@ impl Device {
         checked.map_err(many)?;
         let free = (0..).zip(&self.groups).find(|(_, group)| group.is_none());
         let (index, _) = free.ok_or_else(|| many(Reached::OfAll))?;
-        let program = steering::first(&hello.steering);
-        let Compiled {
-            tree,
-            digest,
-            options,
-            title,
-        } = steering::compile(&program)?;
+        let compiled = self.first_steering(&hello.steering, (number, user))?;
+        let options = compiled.options;
         let flows = options.flows.map_or(0, flows::len) * self.queues.len() as u64;
         let bytes = SIZE_WITH_CLASSES as u64 + flows;
         self.check_bytes(account, limits, bytes)?;
         let len = u32::try_from(SIZE_WITH_CLASSES).unwrap_or(u32::MAX);
         let table = sealed::create_memory(c"fanpcap_table", len);
         let table = Arc::new(table.map_err(|error| failed(&error))?);
-        let memory = Arc::clone(&table);
+        let memory = || Arc::clone(&table);
         let shown = number.unwrap_or_default();
-        let served = ServedGroup::begin(memory, self.ifindex, shown, options.balance, now_ns);
+        let served = ServedGroup::begin(memory(), self.ifindex, shown, options.balance, now_ns);
         let served = served.ok_or_else(|| refused("poller-failed", NO_TABLE))?;
         self.groups[usize::from(index)] = Some(Group {
             number,
             user,
             account,
-            digest,
-            program,
+            digest: compiled.digest,
+            program: compiled.program.clone(),
             filter: filter.clone(),
-            title,
+            title: compiled.title.clone(),
+            has_news: false,
             seen: None,
             stopped_by: None,
             served,
+            announced: 0,
+            waits_ns: None,
             attended_ns: now_ns,
             due_ns: 0,
             bytes,
         });
         let group = NewGroup {
-            steering: Evaluator::of_group(&tree),
-            table,
+            steering: Evaluator::of_group(&compiled.tree),
+            table: memory(),
             options,
             user: account.0,
             filter: filter.map(|filter| DeviceFilter {
@@ -185,7 +199,27 @@ impl Device {
                 return Err(refused);
             }
         }
+        if let Some(number) = number {
+            self.neighbors.begin((number, user), &compiled, &table);
+            self.look_around(index);
+        }
         Ok(index)
+    }
+
+    /// The steering program of a new group: the one that its first member asks for, or that of the
+    /// group of the same number and user on another device, or the one that the first member had
+    /// before. Otherwise the group has the mode `flow`.
+    fn first_steering(
+        &self,
+        steering: &Steering,
+        (number, user): (Option<u16>, u32),
+    ) -> Result<Arc<Compiled>, Refused> {
+        let beside = || self.neighbors.steering((number?, user));
+        let own = || steering::compile(&steering::first(steering)).map(Arc::new);
+        match steering {
+            Steering::Program(_) => own(),
+            Steering::Any | Steering::Former(_) => beside().map_or_else(own, Ok),
+        }
     }
 
     /// Makes the group for each queue, in this thread, and puts it into the queue. Returns the
@@ -223,6 +257,9 @@ impl Device {
         let members: Vec<u64> = members.map(|(member, _)| *member).collect();
         members.into_iter().for_each(|member| self.remove(member));
         if let Some(group) = self.groups[usize::from(index)].take() {
+            if let Some(key) = group.key() {
+                self.neighbors.end(key);
+            }
             self.note_end((group.number, group.user), &sum, spread);
         }
     }

@@ -147,6 +147,9 @@ impl Device {
         if !may_touch(user, group.ok_or_else(gone)?.user) {
             return Err(OTHER_USER.to_owned());
         }
+        if let Some(weighed) = self.weigh_beside(member, weight, now_ns) {
+            return weighed;
+        }
         let weighed = self.change(index, now_ns, None, |group, side| {
             let weighed = group.weigh(member, weight, side);
             // When this returns, all packets in flight to the member are in its pool.

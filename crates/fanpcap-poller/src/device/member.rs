@@ -36,6 +36,13 @@ pub(super) struct Member {
     pub(super) pool: Shared,
     pub(super) size: PoolSize,
     pub(super) state: State,
+    /// What the member has in common with a member of each group beside its group
+    /// ([`fanpcap_group::served::Joining::pair`]).
+    pub(super) pair: u64,
+    /// When the connection closed, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) gone_ns: u64,
+    /// Whether the member's process hangs at a group beside its group.
+    pub(super) hangs_elsewhere: bool,
     /// The member that reads the pool, if this member is gone.
     pub(super) taker: Option<u64>,
     /// When the member was asked to take no packets, if it has not answered.
@@ -79,6 +86,11 @@ impl Member {
 
     /// Whether the member counts as one that does not read.
     pub(super) fn hangs(&self, now_ns: u64) -> bool {
+        self.hangs_elsewhere || self.hangs_here(now_ns)
+    }
+
+    /// Whether the member does not read its own pool.
+    pub(super) fn hangs_here(&self, now_ns: u64) -> bool {
         self.progress.hangs(now_ns)
     }
 
@@ -182,6 +194,9 @@ impl Newcomer {
                 pool: shared.clone(),
                 size,
                 state: State::Unread,
+                pair: 0,
+                gone_ns: 0,
+                hangs_elsewhere: false,
                 taker: None,
                 asked_ns: None,
                 progress: Progress::new(now_ns),

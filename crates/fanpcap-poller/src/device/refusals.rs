@@ -52,5 +52,12 @@ pub(super) const OTHER_FILTER: &str = "the group's other members have another fi
                                        policy of the device's poller: choose another group";
 pub(super) const OTHER_STEERING: &str =
     "the group has another steering program or mode: leave the mode out, or choose another group";
+pub(super) const APART: &str = "the handle's devices have different pollers, so the directions of a \
+                                flow would part: serve all of them by one command, such as fanpcap \
+                                poller packet:eth0 packet:eth1, or give each device another group";
+pub(super) const NOT_ONE: &str = "the groups of this number on the handle's devices can't be one: \
+                                  they have different steering programs, or +sticky or +balance: \
+                                  take the same one without these, or give each device another \
+                                  group";
 pub(super) const NO_TABLE: &str = "the poller can't make the group's table";
 pub(super) const NO_QUEUE: &str = "a queue of the poller's device has ended";

@@ -8,11 +8,21 @@ use fanpcap_steer::{Balance, ForEngine, GroupOptions, modes};
 /// A steering program for a group.
 #[derive(Debug)]
 pub(super) struct Compiled {
+    /// The program as it is in messages.
+    pub(super) program: Program,
     pub(super) tree: Tree,
     pub(super) digest: u64,
     pub(super) options: GroupOptions,
     /// The mode's name, or the beginning of the steering program, with the group's options.
     pub(super) title: String,
+}
+
+impl Compiled {
+    /// Whether a group can be on several devices. The flows that `+sticky` remembers, and the loads
+    /// that `+balance` levels, are those of one device.
+    pub(super) fn spans(&self) -> bool {
+        self.options == GroupOptions::default()
+    }
 }
 
 /// The most flows that a group may remember.
@@ -46,21 +56,18 @@ pub(super) fn compile(program: &Program) -> Result<Compiled, Refused> {
     if program.flows.is_some_and(|flows| flows > FLOWS_MAX) {
         return Err(refused("poller-steering", MANY_FLOWS));
     }
-    of_text(&program.text, options)
-}
-
-fn of_text(text: &str, options: GroupOptions) -> Result<Compiled, Refused> {
     let no_filters = |_: &str| Err("the poller has no filters in steering programs".to_owned());
-    let tree = fanpcap_steer::tree(text, &no_filters);
+    let tree = fanpcap_steer::tree(&program.text, &no_filters);
     let tree = tree.map_err(|error| refused("poller-steering", &error.to_string()))?;
     // The digest of all engines with a table. The limits of BPF programs hold here, too.
     let compiled = ForEngine::of(tree.clone(), options);
     let compiled = compiled.map_err(|error| refused("poller-steering", &error.to_string()))?;
     Ok(Compiled {
+        program: program.clone(),
         tree,
         digest: compiled.digest(),
         options,
-        title: title(text, options),
+        title: title(&program.text, options),
     })
 }
 

@@ -121,6 +121,8 @@ mod tests {
             memory: None,
             wants_sent: true,
             wants_number: false,
+            pair: 0,
+            poller: 0,
         });
         let bytes = hello.encode().unwrap();
         assert_eq!(Speech::of(&bytes, bytes.len()), Speech::Hello);

@@ -119,6 +119,8 @@ fn greeting() -> Hello {
         memory: Some(4 << 20),
         wants_sent: true,
         wants_number: false,
+        pair: 0,
+        poller: 0,
     }
 }
 

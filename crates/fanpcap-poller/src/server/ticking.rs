@@ -20,6 +20,7 @@ impl Server {
     /// Does what is due, until that has taken long. What is left comes in the next turn.
     pub(super) fn tick(&mut self) {
         let now_ns = clock::monotonic_ns();
+        self.device.hear();
         let due = self.device.due_groups(now_ns).into_iter();
         let mut due: Vec<Ready> = due.map(Ready::from).collect();
         // To look after a group may take longer than a part does, so others' groups come first.

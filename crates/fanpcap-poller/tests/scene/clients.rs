@@ -10,7 +10,7 @@ use fanpcap_linux::unix::{message, named};
 use fanpcap_linux::wait::{Wake, events};
 use fanpcap_poll::message::{Answer, Hello, LONGEST, Request, Steering};
 use fanpcap_poller::access::Access;
-use fanpcap_poller::device::Device;
+use fanpcap_poller::device::{Device, Together};
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
 use fanpcap_poller::{Burst, GroupCounts, Packet, Policy, Source, SourceCounts, SourceError};
@@ -121,6 +121,12 @@ impl Poller {
     pub fn with_access(wire: &Wire, access: Access) -> Self {
         let device = Device::new(vec![wire.queue(0)], 7, 1, policy()).unwrap();
         Self::of_device(device.with_access(access))
+    }
+
+    /// A poller's server of one of several devices.
+    pub fn of_one_in(together: &Together, name: &str, wire: &Wire) -> Self {
+        let device = Device::new(vec![wire.queue(0)], 7, 1, policy()).unwrap();
+        Self::of_device(device.beside(together, name).unwrap())
     }
 
     fn of(queues: Vec<Queue>, policy: Policy) -> Self {
@@ -250,6 +256,8 @@ pub fn hello() -> Hello {
         memory: Some(4 << 20),
         wants_sent: true,
         wants_number: false,
+        pair: 0,
+        poller: 0,
     }
 }
 

@@ -136,6 +136,7 @@ impl World {
             weight: 1,
             class: 0,
             name,
+            pair: 0,
         };
         let slot = self.group.join(&joining, &mut self.side).unwrap();
         assert!(slot.is_some());

@@ -19,6 +19,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The number of the poller of all devices.
+pub(crate) const ONE_POLLER: u64 = 77;
+
 /// Whether a group accepts a membership.
 pub(crate) type Takes = fn(&GroupChoice) -> Result<(), JoinError>;
 
@@ -393,8 +396,9 @@ impl Member for Fake<'_> {
         })
     }
 
-    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<(), JoinError> {
+    fn enter(self, choice: Option<&GroupChoice>, asked: &Polled) -> Result<u64, JoinError> {
         self.log(&format!("enter {}", asked.engine));
+        let poller = self.notes().poller;
         self.change(|state| {
             state
                 .refused_by_poller
@@ -407,7 +411,10 @@ impl Member for Fake<'_> {
                 weight: Some(choice.and_then(|it| it.weight).unwrap_or(1)),
                 class: choice.map_or(0, |it| it.class),
             });
-            Ok(())
+            match poller {
+                0 => Ok(ONE_POLLER),
+                needed => Ok(needed),
+            }
         })
     }
 

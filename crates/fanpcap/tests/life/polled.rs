@@ -1,11 +1,12 @@
 //! The activation of a handle whose packets come from a poller.
 
-use super::fake::World;
+use super::fake::{ONE_POLLER, World};
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
 use fanpcap::gone::{NotBack, come_back};
 use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System, WARNING};
+use fanpcap::several;
 use fanpcap_config::settings::Group;
 use fanpcap_engine::{NO_POLLER, Refusal, SILENT_POLLER};
 use fanpcap_group::join::{EngineError, JoinError};
@@ -107,7 +108,7 @@ fn a_missing_privilege_is_not_blamed_on_the_steering_program() {
 }
 
 #[test]
-fn several_devices_have_a_poller_each_and_a_group_each() {
+fn several_devices_have_pollers_and_groups() {
     let failed = |devices: &str, config: &str| {
         let world = World::default();
         let p = world.open_several(devices, config);
@@ -115,17 +116,12 @@ fn several_devices_have_a_poller_each_and_a_group_each() {
         assert!(world.calls().is_empty(), "no handle is activated");
         p.error()
     };
-    let error = failed("packet:fx0^fx1", "group = 7\n");
-    assert!(
-        error.starts_with("fan-out group 7, of a poller, is of one device: give fx1 another"),
-        "{error}"
-    );
     let error = failed("fx0^fx1", "driver@fx1 = packet\n");
     assert!(
         error.starts_with("not all devices of the handle are on"),
         "{error}"
     );
-    for config in ["", "group_fx0 = 7\ngroup_fx1 = 8\n"] {
+    for config in ["", "group = 7\n", "group_fx0 = 7\ngroup_fx1 = 8\n"] {
         let world = World::default();
         let p = world.open_several("packet:fx0^fx1", config);
         assert_eq!(activate(p), 0, "{}", p.error());
@@ -133,6 +129,36 @@ fn several_devices_have_a_poller_each_and_a_group_each() {
         let entered = ["0 enter packet", "1 enter packet", "0 take over several"];
         assert!(calls.join(",").contains(&entered.join(",")), "{calls:?}");
     }
+}
+
+/// The groups of one number have to be one, which only one poller can do.
+#[test]
+fn one_group_on_several_devices_needs_one_poller() {
+    let noted = |config: &str| {
+        let world = World::default();
+        let p = world.open_several("packet:fx0^fx1", config);
+        assert_eq!(activate(p), 0, "{}", p.error());
+        let notes = several::all(p).into_iter().map(|part| part.notes());
+        let notes: Vec<(u32, u64)> = notes.map(|it| (it.whole, it.poller)).collect();
+        assert!(notes[0].0 > 0 && notes[0].0 == notes[1].0, "{notes:?}");
+        (
+            notes[0].0,
+            notes
+                .into_iter()
+                .map(|(_, poller)| poller)
+                .collect::<Vec<u64>>(),
+        )
+    };
+    let (first, needed) = noted("group = 7\n");
+    assert_eq!(needed, [0, ONE_POLLER]);
+    let (second, needed) = noted("group_fx0 = 7\ngroup_fx1 = 8\n");
+    assert_eq!(needed, [0, 0], "two groups");
+    assert_ne!(first, second, "two handles");
+    assert_eq!(noted("").1, [0, 0], "no group");
+    let world = World::default();
+    let p = world.open("packet:fx0", Some("group = 7\n"));
+    assert_eq!(activate(p), 0);
+    assert_eq!((p.notes().whole, p.notes().poller), (0, 0), "one device");
 }
 
 #[test]
