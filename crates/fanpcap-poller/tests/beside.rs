@@ -56,10 +56,17 @@ fn a_dead_process_leaves_its_flows_to_one_process_each_and_moves_no_other() {
         let before = pair.whole(&mut all);
         // Nobody reads them before the death.
         pair.send();
-        let dead = all.remove(1);
+        let mut dead = all.remove(1);
         let number = dead.number;
         let unread = 2 * count(&before, &dead);
-        pair.die(dead, order, &mut all);
+        let slot = dead.members[1].as_ref().unwrap().slot;
+        pair.close(&mut dead, order[0], &mut all);
+        pair.settle(&mut all);
+        // The second device moves no flow before both devices know.
+        assert_eq!(pair.buckets(1, slot), 1024, "{order:?}");
+        pair.close(&mut dead, order[1], &mut all);
+        pair.settle(&mut all);
+        assert_eq!(pair.buckets(1, slot), 0);
         let inherited: usize = all.iter().map(|it| it.inherited).sum();
         assert_eq!(inherited, unread, "its packets are read by others");
         // No time has passed: the flows have moved once, to where they stay.

@@ -138,6 +138,12 @@ impl Pair {
         }
     }
 
+    /// How many buckets a slot of group 5 has.
+    pub fn buckets(&self, device: usize, slot: u8) -> usize {
+        let seen = self.devices[device].look(Some(5), USER).unwrap().0;
+        seen.places[usize::from(slot)].buckets
+    }
+
     /// Lets time pass.
     pub fn pass(&mut self, ns: u64, processes: &mut [Process]) {
         self.now_ns += ns;
