@@ -181,6 +181,7 @@ fn a_dead_member_keeps_its_buckets_until_a_member_takes_no_packets() {
     assert_eq!(asked(&notices), [takes.number]);
     assert_eq!(scene.buckets(&dead), share);
     // The poller waits for the answer, and looks after nothing before.
+    assert!(scene.pass(0).is_empty());
     assert!(scene.device.due_ns(scene.now_ns).unwrap() > SECOND / 10);
     scene.send(300);
     // The member has taken packets before it finds the question.

@@ -66,10 +66,12 @@ impl Devices {
     }
 
     /// Waits until each process has the same number of buckets on both devices, and this part of
-    /// all of them.
-    fn await_shares(&self, processes: &[&Process]) {
+    /// all of them. The processes answer the pollers meanwhile.
+    fn await_shares(&self, processes: &mut [&mut Process]) {
         let least = 4096 / processes.len();
         await_so("shares", || {
+            let clients = processes.iter_mut().flat_map(|it| it.iter_mut());
+            clients.for_each(Client::answer);
             processes.iter().all(|process| {
                 let [one, other] = [0, 1].map(|at| self.buckets(at, process[at].slot));
                 one == other && one >= least
@@ -126,10 +128,10 @@ fn owners(frames: &[Frame], processes: &[&mut Process]) -> BTreeMap<String, usiz
 fn two_processes_on_two_devices_and_one_that_dies_and_one_that_comes() {
     let mut devices = Devices::new();
     let [mut first, mut second] = [devices.open(1), devices.open(2)];
-    devices.await_shares(&[&first, &second]);
+    devices.await_shares(&mut [&mut first, &mut second]);
     let before = devices.whole(&mut [&mut first, &mut second]);
     let mut third = devices.open(3);
-    devices.await_shares(&[&first, &second, &third]);
+    devices.await_shares(&mut [&mut first, &mut second, &mut third]);
     let after = devices.whole(&mut [&mut first, &mut second, &mut third]);
     let is_at_third = |flow: &String| after[flow] == 2;
     assert!(after.keys().filter(|it| is_at_third(it)).count() > 20);
@@ -140,7 +142,7 @@ fn two_processes_on_two_devices_and_one_that_dies_and_one_that_comes() {
     );
     // A process dies. Others may get what it has not read.
     drop(first);
-    devices.await_shares(&[&second, &third]);
+    devices.await_shares(&mut [&mut second, &mut third]);
     let last = devices.whole(&mut [&mut second, &mut third]);
     assert!(
         after
@@ -153,7 +155,7 @@ fn two_processes_on_two_devices_and_one_that_dies_and_one_that_comes() {
 fn a_process_is_drained_on_both_devices_by_the_one_that_decides() {
     let mut devices = Devices::new();
     let [mut first, mut second] = [devices.open(1), devices.open(2)];
-    devices.await_shares(&[&first, &second]);
+    devices.await_shares(&mut [&mut first, &mut second]);
     let Reply::NotDone(why) = devices.weigh(1, &first, 0) else {
         panic!("the other device decides");
     };
@@ -170,7 +172,7 @@ fn a_process_is_drained_on_both_devices_by_the_one_that_decides() {
         "the other process has all flows"
     );
     assert_eq!(devices.weigh(0, &first, 1), Reply::Done);
-    devices.await_shares(&[&first, &second]);
+    devices.await_shares(&mut [&mut first, &mut second]);
     devices.whole(&mut [&mut first, &mut second]);
 }
 

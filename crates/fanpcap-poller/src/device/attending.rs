@@ -113,7 +113,7 @@ impl Device {
     /// Lets all members of a group that read do their part. Ends the group if it has no member.
     pub(super) fn attend(&mut self, index: u8, now_ns: u64) -> Vec<Notice> {
         if let Some(Some(group)) = self.groups.get_mut(usize::from(index)) {
-            group.has_news = false;
+            (group.has_news, group.due_ns) = (false, 0);
         }
         if self.waits_for_death(index, now_ns) {
             return Vec::new();

@@ -256,6 +256,8 @@ mod tests {
             memory: Some(4 << 20),
             wants_sent: true,
             wants_number: false,
+            pair: 0,
+            poller: 0,
         };
         let entered = device.enter(&hello, (PEER, Grant::default()), 1);
         entered.unwrap().member

@@ -136,26 +136,9 @@ impl Scene {
         assert!(notices.is_empty(), "{notices:?}");
     }
 
-    /// Lets members that are asked to take no packets answer at once. Returns the pools that they
-    /// shall read. The last message to each of these members lets it go on.
+    /// See [`answer`].
     pub fn answer(&mut self, notices: Vec<Notice>) -> Vec<Inherited> {
-        let (mut inherited, mut holding) = (Vec::new(), Vec::new());
-        let mut notices = VecDeque::from(notices);
-        while let Some(Notice { to, what }) = notices.pop_front() {
-            match what {
-                Told::Hold => {
-                    holding.push(to);
-                    notices.extend(self.device.holds(to, self.now_ns).unwrap());
-                }
-                Told::Takeover(takeover, pool) => {
-                    assert!(holding.contains(&to), "a member that takes packets");
-                    inherited.push(Inherited { to, takeover, pool });
-                }
-                Told::GoOn => holding.retain(|it| *it != to),
-            }
-        }
-        assert!(holding.is_empty(), "all go on");
-        inherited
+        answer(&mut self.device, notices, self.now_ns)
     }
 
     /// Sends packets, and waits until they are in pools.
@@ -183,6 +166,28 @@ impl Scene {
         self.now_ns += ns;
         self.device.tick(self.now_ns)
     }
+}
+
+/// Lets members that are asked to take no packets answer at once. Returns the pools that they shall
+/// read. The last message to each of these members lets it go on.
+pub fn answer(device: &mut Device, notices: Vec<Notice>, now_ns: u64) -> Vec<Inherited> {
+    let (mut inherited, mut holding) = (Vec::new(), Vec::new());
+    let mut notices = VecDeque::from(notices);
+    while let Some(Notice { to, what }) = notices.pop_front() {
+        match what {
+            Told::Hold => {
+                holding.push(to);
+                notices.extend(device.holds(to, now_ns).unwrap());
+            }
+            Told::Takeover(takeover, pool) => {
+                assert!(holding.contains(&to), "a member that takes packets");
+                inherited.push(Inherited { to, takeover, pool });
+            }
+            Told::GoOn => holding.retain(|it| *it != to),
+        }
+    }
+    assert!(holding.is_empty(), "all go on");
+    inherited
 }
 
 /// Lets seconds pass in which packets come and these members read.

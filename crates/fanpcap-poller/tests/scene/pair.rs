@@ -5,7 +5,7 @@
 #![allow(unreachable_pub, reason = "a module of tests")]
 
 use crate::clients::{Wire, hello};
-use crate::device::{Member, SECOND};
+use crate::device::{Member, SECOND, answer};
 use crate::scene::{policy, reader};
 use fanpcap_linux::unix::Peer;
 use fanpcap_poll::message::{Hello, Refused};
@@ -122,19 +122,24 @@ impl Pair {
         self.settle(others);
     }
 
+    /// The members that inherit pools read them.
     pub fn read_out(&mut self, device: usize, mut notices: Vec<Notice>, processes: &mut [Process]) {
-        while let Some(notice) = notices.pop() {
-            let is_it = |it: &&mut Process| {
-                let member = it.members[device].as_ref();
-                member.is_some_and(|it| it.number == notice.to)
-            };
-            let process = processes.iter_mut().find(is_it).unwrap();
-            let member = process.members[device].as_mut().unwrap();
-            let before = member.got.len();
-            member.read_out(&notice);
-            process.inherited += member.got.len() - before;
-            let gone = notice.takeover.member;
-            notices.extend(self.devices[device].read_out(notice.to, gone, self.now_ns));
+        while !notices.is_empty() {
+            let inherited = answer(&mut self.devices[device], notices, self.now_ns);
+            notices = Vec::new();
+            for pool in inherited {
+                let is_it = |it: &&mut Process| {
+                    let member = it.members[device].as_ref();
+                    member.is_some_and(|it| it.number == pool.to)
+                };
+                let process = processes.iter_mut().find(is_it).unwrap();
+                let member = process.members[device].as_mut().unwrap();
+                let before = member.got.len();
+                member.read_out(&pool);
+                process.inherited += member.got.len() - before;
+                let gone = pool.takeover.member;
+                notices.extend(self.devices[device].read_out(pool.to, gone, self.now_ns));
+            }
         }
     }
 
