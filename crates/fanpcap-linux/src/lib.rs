@@ -19,5 +19,6 @@ pub mod ethtool;
 pub mod netlink;
 pub mod packet;
 pub mod xsk;
+pub mod netmap;
 pub mod file;
 pub mod unix;

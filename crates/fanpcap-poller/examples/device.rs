@@ -2,24 +2,25 @@
 //! generator floods one device, a queue's thread takes the packets from the other one and writes
 //! them into a pool, and a thread reads the pool.
 //!
-//!     cargo run --release -p fanpcap-poller --example device -- packet|afxdp [FRAME_LEN] [SECONDS]
+//!     cargo run --release -p fanpcap-poller --example device -- ENGINE [FRAME_LEN] [SECONDS]
 #![allow(
     clippy::print_stdout,
     reason = "an example's output is for the terminal"
 )]
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Choice, Description, Lengths, Pace, Plan, Sender, Until};
 use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::cpu::pin;
 use fanpcap_linux::unix::Peer;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns, thread_cpu_ns};
 use fanpcap_poll::message::{Hello, Steering};
 use fanpcap_poller::access::Grant;
 use fanpcap_poller::device::Device;
-use fanpcap_poller::packet::{Options, PacketSource};
+use fanpcap_poller::kind::SourceKind;
 use fanpcap_poller::queue::{Idle, Queue};
-use fanpcap_poller::{Policy, Source, afxdp};
+use fanpcap_poller::{Policy, Source};
 use fanpcap_ring::{Layout as _, Pool, PoolClocks};
 use fanpcap_testkit::Veth;
 use fanpcap_testkit::netns::within_new;
@@ -29,18 +30,17 @@ use std::time::Duration;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let engine = arguments.next().context("packet or afxdp")?;
+    let engine = arguments.next().context("the name of an engine")?;
     let len: u16 = arguments.next().map_or(Ok(60), |it| it.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(2), |it| it.parse())?;
     within_new(|| measure(&engine, len, seconds))
 }
 
 fn source(engine: &str, ifindex: u32) -> Result<Box<dyn Source + Send>> {
-    Ok(match engine {
-        "packet" => Box::new(PacketSource::open(ifindex, Options::default())?),
-        "afxdp" => Box::new(afxdp::open(ifindex, 1)?.remove(0)),
-        _ => bail!("the sources are packet and afxdp"),
-    })
+    let kind = SourceKind::named(engine).context("no such engine")?;
+    let mut sources = kind.open(&link::get(ifindex)?, 1)?.sources;
+    ensure!(sources.len() == 1, "{} queues", sources.len());
+    Ok(sources.remove(0))
 }
 
 fn measure(engine: &str, len: u16, seconds: u64) -> Result<()> {

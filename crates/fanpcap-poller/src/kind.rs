@@ -11,6 +11,8 @@ use std::error::Error;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
+mod of_netmap;
+
 /// A kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
@@ -18,6 +20,8 @@ pub enum SourceKind {
     Packet,
     /// AF_XDP sockets.
     Afxdp,
+    /// Rings of netmap's kernel module.
+    Netmap,
 }
 
 /// The sources of a device's receive queues.
@@ -30,13 +34,14 @@ pub struct Opened {
 
 impl SourceKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Packet, Self::Afxdp];
+    pub const ALL: [Self; 3] = [Self::Packet, Self::Afxdp, Self::Netmap];
 
     /// The name of the engine.
     pub fn name(self) -> &'static str {
         match self {
             Self::Packet => "packet",
             Self::Afxdp => "afxdp",
+            Self::Netmap => "netmap",
         }
     }
 
@@ -48,7 +53,7 @@ impl SourceKind {
     /// Whether the source takes the packets that the device receives from the host. Such a source
     /// gets frames as the device writes them, without a tag that the device has removed.
     pub fn steals(self) -> bool {
-        self == Self::Afxdp
+        self != Self::Packet
     }
 
     /// Checks without privilege whether the source can be on a device. Changes nothing.
@@ -59,6 +64,7 @@ impl SourceKind {
         match self {
             Self::Packet => Ok(()),
             Self::Afxdp => check_afxdp(link).map(drop),
+            Self::Netmap => of_netmap::check(link).map(drop),
         }
     }
 
@@ -83,6 +89,7 @@ impl SourceKind {
                     way: if is_zero_copy { ZERO_COPY } else { COPIES },
                 })
             }
+            Self::Netmap => of_netmap::open(link),
         }
     }
 }
@@ -130,6 +137,8 @@ pub enum OpenError {
     Driver(io::Error),
     /// Another error of the kernel.
     System(io::Error),
+    /// Another reason, and what to do, in words.
+    Told(String),
 }
 
 impl fmt::Display for OpenError {
@@ -181,6 +190,7 @@ impl fmt::Display for OpenError {
                 );
             }
             Self::System(error) => return error.fmt(f),
+            Self::Told(text) => text.as_str(),
         })
     }
 }
@@ -199,7 +209,8 @@ impl Error for OpenError {
             | Self::Foreign { .. }
             | Self::InUse
             | Self::Kernel
-            | Self::Locked => None,
+            | Self::Locked
+            | Self::Told(_) => None,
         }
     }
 }
@@ -303,6 +314,15 @@ fn is_busy(error: &io::Error) -> bool {
 
 /// Checks without privilege whether the source can be on a device. Returns the number of queues.
 fn check_afxdp(link: &Link) -> Result<u16, OpenError> {
+    ensure_receives(link)?;
+    ensure_no_foreign(link)?;
+    let device = ethtool::Device::find(link.index).map_err(refused)?;
+    // A driver that does not report its queues has one.
+    ensure_few(link, device.receive_queues().unwrap_or(1))
+}
+
+/// Checks that a driver receives Ethernet frames for the device.
+fn ensure_receives(link: &Link) -> Result<(), OpenError> {
     if link.flags & IFF_LOOPBACK != 0 {
         return Err(OpenError::Loopback);
     }
@@ -312,10 +332,11 @@ fn check_afxdp(link: &Link) -> Result<u16, OpenError> {
     if !link.is_up() {
         return Err(OpenError::Down);
     }
-    ensure_no_foreign(link)?;
-    let device = ethtool::Device::find(link.index).map_err(refused)?;
-    // A driver that does not report its queues has one.
-    let queues = device.receive_queues().unwrap_or(1);
+    Ok(())
+}
+
+/// The number of a device's receive queues, if a poller can have so many.
+fn ensure_few(link: &Link, queues: u32) -> Result<u16, OpenError> {
     let fits = u16::try_from(queues).ok().filter(|_| queues <= LANES_MAX);
     fits.ok_or_else(|| OpenError::Queues(link.name.clone(), queues))
 }

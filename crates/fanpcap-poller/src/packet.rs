@@ -15,6 +15,7 @@ use fanpcap_ring::{Blocks, LentFrame, Stamp};
 use fanpcap_wire::{Frame, Tag};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// How the source captures.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,7 @@ pub struct PacketSource {
 
 /// Converts the kernel's stamps, which have the time of day, to `CLOCK_MONOTONIC`.
 #[derive(Debug)]
-struct WallClock {
+pub(crate) struct WallClock {
     /// The time of day less the monotonic clock.
     offset_ns: u64,
     renewed_ns: u64,
@@ -66,7 +67,7 @@ struct WallClock {
 const RENEWAL_NS: u64 = 100_000_000;
 
 impl WallClock {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             offset_ns: clock::realtime_offset_ns(),
             renewed_ns: clock::coarse_ns(),
@@ -74,7 +75,7 @@ impl WallClock {
     }
 
     /// Compares the clocks if this is due. Returns whether it was due.
-    fn renew(&mut self) -> bool {
+    pub(crate) fn renew(&mut self) -> bool {
         let now_ns = clock::coarse_ns();
         let is_due = now_ns.saturating_sub(self.renewed_ns) >= RENEWAL_NS;
         if is_due {
@@ -85,8 +86,14 @@ impl WallClock {
     }
 
     fn monotonic_ns(&self, stamp: Stamp) -> u64 {
-        let time = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
-        time.saturating_sub(self.offset_ns)
+        let (seconds, nanoseconds) = (stamp.seconds.into(), stamp.nanoseconds);
+        self.monotonic_of(Duration::new(seconds, nanoseconds))
+    }
+
+    /// The monotonic clock in nanoseconds at this time of day.
+    pub(crate) fn monotonic_of(&self, time: Duration) -> u64 {
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        time_ns.saturating_sub(self.offset_ns)
     }
 }
 

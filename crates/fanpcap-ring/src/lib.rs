@@ -1,7 +1,7 @@
 //! Reads the kernel's ring layouts and the packets in them: TPACKET_V3's blocks, TPACKET_V2's
 //! frames (linux/if_packet.h, net/packet/af_packet.c), and the rings of AF_XDP sockets
-//! (net/xdp/xsk_queue.h). Also reads and writes pools, and emits the code with which BPF programs
-//! write pools. Makes no system calls.
+//! (net/xdp/xsk_queue.h) and of netmap (net/netmap.h). Also reads and writes pools, and emits the
+//! code with which BPF programs write pools. Makes no system calls.
 //!
 //! The contents of the memory are not trusted: an index or length that leads out of the memory is
 //! an error, [`Corrupt`].
@@ -18,11 +18,13 @@ pub mod pool;
 mod ring;
 mod remains;
 mod xsk;
+mod netmap;
 
 pub use blocks::{Blocks, Closed};
 pub use frame::{Corrupt, Frame, LentFrame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use layout::Layout;
+pub use netmap::NetmapRing;
 pub use pool::{Drained, Pool, PoolClocks, PoolMemory, PoolWords};
 pub use position::{Mark, Position};
 pub use remains::Remains;
