@@ -10,9 +10,12 @@ use crate::tally::Tally;
 use crate::tree;
 
 /// Files and directories that may have unsafe code.
-const UNSAFE: [&str; 9] = [
+const UNSAFE: [&str; 11] = [
     "crates/fanpcap-linux/",
     "crates/fanpcap-pcap/",
+    // Functions of PF_RING's library.
+    "crates/fanpcap-pfring/src/functions.rs",
+    "crates/fanpcap-pfring/src/ring.rs",
     "crates/fanpcap-ring/",
     "crates/fanpcap-abi/",
     // Calls of OneReader and Renewable are unsafe: only the application can guarantee that one

@@ -12,6 +12,7 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 mod of_netmap;
+mod of_zc;
 
 /// A kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum SourceKind {
     Afxdp,
     /// Rings of netmap's kernel module.
     Netmap,
+    /// Queues of PF_RING ZC.
+    Zc,
 }
 
 /// The sources of a device's receive queues.
@@ -34,7 +37,7 @@ pub struct Opened {
 
 impl SourceKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Packet, Self::Afxdp, Self::Netmap];
+    pub const ALL: [Self; 4] = [Self::Packet, Self::Afxdp, Self::Netmap, Self::Zc];
 
     /// The name of the engine.
     pub fn name(self) -> &'static str {
@@ -42,6 +45,7 @@ impl SourceKind {
             Self::Packet => "packet",
             Self::Afxdp => "afxdp",
             Self::Netmap => "netmap",
+            Self::Zc => "zc",
         }
     }
 
@@ -65,6 +69,7 @@ impl SourceKind {
             Self::Packet => Ok(()),
             Self::Afxdp => check_afxdp(link).map(drop),
             Self::Netmap => of_netmap::check(link).map(drop),
+            Self::Zc => ensure_receives(link),
         }
     }
 
@@ -90,6 +95,7 @@ impl SourceKind {
                 })
             }
             Self::Netmap => of_netmap::open(link),
+            Self::Zc => of_zc::open(link),
         }
     }
 }

@@ -31,6 +31,7 @@ mod device_socket;
 pub mod packet;
 pub mod afxdp;
 pub mod netmap;
+pub mod zc;
 pub mod kind;
 pub mod queue;
 pub mod device;

@@ -10,6 +10,7 @@ pub mod library;
 pub mod loopback;
 pub mod mounts;
 pub mod pipe;
+pub mod pfring;
 pub mod traffic;
 pub mod etcd;
 pub mod hosts;

@@ -25,7 +25,8 @@ use super::policy;
 ///
 /// The engine packet is a packet socket: it is on any device with Ethernet frames, and the host
 /// gets its packets as before. The engine afxdp (AF_XDP) takes the packets from the host before the
-/// kernel makes socket buffers of them.
+/// kernel makes socket buffers of them. So do netmap, with its kernel module, and zc (PF_RING ZC),
+/// with PF_RING's library and driver.
 ///
 /// The poller serves each device on a Unix socket below /run/fanpcap-pollers. It runs until SIGINT,
 /// SIGTERM or SIGHUP. When it ends, its members' reads end with an error after they have read the
@@ -55,8 +56,8 @@ pub(crate) struct Arguments {
     /// A file with rules about who may become a member of which device, and what each user may take
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Whether afxdp may take the packets of a device that the host uses: yes refuses such a
-    /// device, force takes its packets
+    /// Whether an engine other than packet may take the packets of a device that the host uses: yes
+    /// refuses such a device, force takes its packets
     #[arg(long, value_name = "WORD", value_enum, default_value_t = Steal::Yes)]
     steal: Steal,
     /// Send the frames of members that have no packet socket of their own: pcap_inject() of
@@ -115,7 +116,9 @@ impl Options {
             bail!("{twice} is named twice: name each device once");
         }
         if arguments.queues > 1 && !devices.iter().any(|it| it.kind == SourceKind::Packet) {
-            bail!("--queues is for the engine packet: afxdp has a thread for each receive queue");
+            bail!(
+                "--queues is for the engine packet: the others have a thread for each receive queue"
+            );
         }
         let group = arguments.socket_group.as_deref();
         let group = group.map(group_of_users).transpose();

@@ -1,0 +1,56 @@
+//! Why a ring can't be opened, and what to install.
+
+use std::error::Error;
+use std::{fmt, io};
+
+/// Why PF_RING opens no ring.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The library can't be loaded, for the loader's reason.
+    Library(&'static str),
+    /// The kernel has no PF_RING.
+    Module,
+    /// The process lacks a privilege.
+    Privilege,
+    /// Another error, with the function that failed.
+    Failed(&'static str, io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library(reason) => write!(
+                f,
+                "PF_RING's library can't be loaded ({reason}): install the package pfring of \
+                 packages.ntop.org, or build it from https://github.com/ntop/PF_RING"
+            ),
+            Self::Module => f.write_str(
+                "this kernel has no PF_RING: install the package pfring-dkms of \
+                 packages.ntop.org, and load the module: 'modprobe pf_ring'",
+            ),
+            Self::Privilege => f.write_str("PF_RING needs CAP_NET_RAW and CAP_NET_ADMIN"),
+            Self::Failed(function, error) => write!(f, "{function}: {error}"),
+        }
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(_, error) => Some(error),
+            Self::Library(_) | Self::Module | Self::Privilege => None,
+        }
+    }
+}
+
+impl OpenError {
+    /// The error of a function that has set errno.
+    pub(crate) fn of_errno(function: &'static str, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            // The module has an address family of its own.
+            Some(libc::EAFNOSUPPORT) => Self::Module,
+            Some(libc::EPERM | libc::EACCES) => Self::Privilege,
+            _ => Self::Failed(function, error),
+        }
+    }
+}

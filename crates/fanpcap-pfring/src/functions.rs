@@ -1,0 +1,184 @@
+//! The functions and structs of pfring.h, and the loading of the library.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// `pfring`, whose fields are the library's own.
+#[repr(C)]
+pub(crate) struct Pfring {
+    _private: [u8; 0],
+}
+
+/// `struct pfring_pkthdr`. The library writes less of it than this room. Unless the ring was opened
+/// with long headers, the library writes the fields up to the hash.
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) seconds: i64,
+    pub(crate) microseconds: i64,
+    pub(crate) captured: u32,
+    pub(crate) len: u32,
+    /// Nanoseconds since 1970; 0 if the ring has only microseconds.
+    pub(crate) stamp_ns: u64,
+    flags: u32,
+    /// 1 for a packet that the device has received, 0 for one that the host sends.
+    pub(crate) is_received: u8,
+    rest: [u8; 475],
+}
+
+/// `pfring_packet_info`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct PacketInfo {
+    pub(crate) data: *mut u8,
+    pub(crate) seconds: i64,
+    pub(crate) microseconds: i64,
+    pub(crate) captured: u16,
+    pub(crate) len: u16,
+    flags: u32,
+    pub(crate) hash: u32,
+}
+
+/// `pfring_stat`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Stat {
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) shunted: u64,
+}
+
+impl Header {
+    pub(crate) const EMPTY: Self = Self {
+        seconds: 0,
+        microseconds: 0,
+        captured: 0,
+        len: 0,
+        stamp_ns: 0,
+        flags: 0,
+        is_received: 0,
+        rest: [0; 475],
+    };
+}
+
+impl PacketInfo {
+    pub(crate) const EMPTY: Self = Self {
+        data: std::ptr::null_mut(),
+        seconds: 0,
+        microseconds: 0,
+        captured: 0,
+        len: 0,
+        flags: 0,
+        hash: 0,
+    };
+}
+
+type Ring = *mut Pfring;
+
+/// Declares the functions of the library, and finds them.
+macro_rules! functions {
+    ($($name:ident: $kind:ty = $symbol:literal,)*) => {
+        /// The functions of a loaded library.
+        pub(crate) struct Functions {
+            $(pub(crate) $name: $kind,)*
+        }
+
+        impl Functions {
+            /// # Errors
+            /// The function that the library lacks.
+            fn find(library: NonNull<c_void>) -> Result<Self, &'static CStr> {
+                Ok(Self {
+                    $($name: {
+                        let symbol = symbol(library, $symbol)?;
+                        // SAFETY: pfring.h declares the function with this type.
+                        unsafe { mem::transmute::<*mut c_void, $kind>(symbol.as_ptr()) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    open: unsafe extern "C" fn(*const c_char, u32, u32) -> Ring = c"pfring_open",
+    close: unsafe extern "C" fn(Ring) = c"pfring_close",
+    enable_ring: unsafe extern "C" fn(Ring) -> c_int = c"pfring_enable_ring",
+    recv: unsafe extern "C" fn(Ring, *mut *mut u8, c_uint, *mut Header, u8) -> c_int
+        = c"pfring_recv",
+    recv_burst: unsafe extern "C" fn(Ring, *mut PacketInfo, u8, u8) -> c_int
+        = c"pfring_recv_burst",
+    send: unsafe extern "C" fn(Ring, *mut c_char, c_uint, u8) -> c_int = c"pfring_send",
+    stats: unsafe extern "C" fn(Ring, *mut Stat) -> c_int = c"pfring_stats",
+    set_cluster: unsafe extern "C" fn(Ring, c_uint, c_int) -> c_int = c"pfring_set_cluster",
+    set_direction: unsafe extern "C" fn(Ring, c_int) -> c_int = c"pfring_set_direction",
+    set_poll_watermark: unsafe extern "C" fn(Ring, u16) -> c_int = c"pfring_set_poll_watermark",
+    get_selectable_fd: unsafe extern "C" fn(Ring) -> c_int = c"pfring_get_selectable_fd",
+    get_num_rx_channels: unsafe extern "C" fn(Ring) -> u8 = c"pfring_get_num_rx_channels",
+}
+
+/// The library, or the loader's reason why there is none.
+pub(crate) fn load() -> Result<&'static Functions, &'static str> {
+    static LIBRARY: OnceLock<Result<Functions, String>> = OnceLock::new();
+    LIBRARY.get_or_init(find).as_ref().map_err(String::as_str)
+}
+
+fn find() -> Result<Functions, String> {
+    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+    // SAFETY: the name is a C string. The constructors are those of a libpfring.
+    let library = unsafe { libc::dlopen(NAME.as_ptr(), flags) };
+    let Some(library) = NonNull::new(library) else {
+        // SAFETY: no preconditions.
+        let reason = unsafe { libc::dlerror() };
+        if reason.is_null() {
+            return Err(String::new());
+        }
+        // SAFETY: a C string that stays until the thread's next call of a dl function.
+        let reason = unsafe { CStr::from_ptr(reason) };
+        return Err(reason.to_string_lossy().into_owned());
+    };
+    Functions::find(library)
+        .map_err(|lacks| format!("libpfring.so lacks {}", lacks.to_string_lossy()))
+}
+
+fn symbol(library: NonNull<c_void>, name: &'static CStr) -> Result<NonNull<c_void>, &'static CStr> {
+    // SAFETY: the handle is a loaded library's, and `name` is a C string.
+    NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) }).ok_or(name)
+}
+
+/// The name under which PF_RING installs the library. It has no version.
+const NAME: &CStr = c"libpfring.so";
+
+// pfring.h: `PF_RING_ERROR_NO_PKT_AVAILABLE`, `PF_RING_ERROR_NO_TX_SLOT_AVAILABLE`,
+// `PF_RING_ERROR_NOT_SUPPORTED`.
+pub(crate) const NO_PACKET: c_int = -3;
+pub(crate) const NO_ROOM: c_int = -4;
+pub(crate) const NOT_SUPPORTED: c_int = -7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_structs_have_the_published_layout() {
+        // pf_ring.h packs the structs.
+        let header = [
+            offset_of!(Header, microseconds),
+            offset_of!(Header, captured),
+            offset_of!(Header, len),
+            offset_of!(Header, stamp_ns),
+            offset_of!(Header, is_received),
+        ];
+        assert_eq!(header, [8, 16, 20, 24, 36]);
+        let info = [
+            offset_of!(PacketInfo, seconds),
+            offset_of!(PacketInfo, captured),
+            offset_of!(PacketInfo, len),
+            offset_of!(PacketInfo, hash),
+            size_of::<PacketInfo>(),
+        ];
+        assert_eq!(info, [8, 24, 26, 32, 40]);
+        assert_eq!([size_of::<Header>(), size_of::<Stat>()], [512, 24]);
+    }
+}
