@@ -55,7 +55,8 @@ fn ring(plan: &Plan) -> Option<u64> {
         .buffer_size()
         .and_then(|bytes| u32::try_from(bytes).ok());
     if let Some(polled) = &plan.polled {
-        return fanpcap_engines::polled(polled.engine.name()).map(|it| it.pool_bytes(asked));
+        let engine = fanpcap_engines::polled(polled.engine.name());
+        return engine.map(|it| it.pool_bytes(asked)).filter(|it| *it > 0);
     }
     let engine = plan.on_engine.as_ref();
     let engine = engine.and_then(|it| fanpcap_engines::named(it.engine.name()));

@@ -30,6 +30,10 @@ pub enum Kind {
     /// handle's pool. The engine supports steering programs and classes of members. The crate
     /// `fanpcap-engines` contains the engine of this name.
     Polled,
+    /// A kernel module of others shares the packets of a group, and its own library reads them. The
+    /// handle enters a group as at a poller. The crate `fanpcap-engines` contains the engine of
+    /// this name.
+    Library,
     /// This version does not have the engine, for this reason.
     Absent(&'static str),
 }
@@ -44,12 +48,15 @@ static TABLE: [Row; 9] = [
         ..row("afxdp", Kind::Polled)
     },
     row("dpdk", Kind::Absent(POLLED)),
-    row("netmap", Kind::Absent(POLLED)),
-    row(
-        "pfring",
-        Kind::Absent("it needs PF_RING's kernel module and library"),
-    ),
-    row("zc", Kind::Absent(POLLED)),
+    Row {
+        captures_sent: false,
+        ..row("netmap", Kind::Polled)
+    },
+    row("pfring", Kind::Library),
+    Row {
+        captures_sent: false,
+        ..row("zc", Kind::Polled)
+    },
     Row {
         names_group: true,
         ..row("pfq", Kind::Sockets)
@@ -103,8 +110,14 @@ impl Driver {
         self.kind() == Kind::Devices
     }
 
-    /// Whether a poller takes the engine's packets from the device.
+    /// Whether others than the members take the engine's packets from the device, and share them:
+    /// a poller, or a kernel module of others.
     pub fn is_polled(self) -> bool {
+        matches!(self.kind(), Kind::Polled | Kind::Library)
+    }
+
+    /// Whether a poller takes the engine's packets from the device.
+    pub fn has_poller(self) -> bool {
         self.kind() == Kind::Polled
     }
 
@@ -112,7 +125,7 @@ impl Driver {
     pub fn absent(self) -> Option<&'static str> {
         match self.kind() {
             Kind::Absent(reason) => Some(reason),
-            Kind::Sockets | Kind::Devices | Kind::Polled => None,
+            Kind::Sockets | Kind::Devices | Kind::Polled | Kind::Library => None,
         }
     }
 

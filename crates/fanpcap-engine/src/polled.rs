@@ -1,4 +1,5 @@
-//! An engine whose packets another process, the poller, takes from the device.
+//! An engine whose packets others take from the device and share: another process, the poller, or
+//! a kernel module of others with its own library.
 
 use crate::member_io::Ask;
 use crate::refusal::Refusal;
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 /// An engine whose packets a poller takes from the device. The poller writes each member's packets
 /// into the member's pool. Members share nothing with each other, and take no device.
+///
+/// The same holds for an engine whose own kernel module shares the packets of a group. Its members
+/// have memory of the module's in the place of a pool, and no poller.
 pub trait Polled: Sync {
     /// The engine's name, as in the setting `driver@DEVICE` and in the prefix of a device's name.
     fn name(&self) -> &'static str;

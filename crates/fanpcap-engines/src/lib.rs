@@ -7,6 +7,7 @@
 use fanpcap_engine::{Engine, Polled, Watcher};
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_polled::OfPoller;
+use fanpcap_polled::pfring::PfRing;
 use fanpcap_reader::Input;
 use fanpcap_ring::{Position, Remains};
 use std::io;
@@ -18,10 +19,16 @@ pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 /// The watchers of these engines, for processes that are not members but read a group's counters.
 static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
 
-/// All engines whose packets come from a poller.
-static POLLED: [&dyn Polled; 2] = [&OfPoller::PACKET, &OfPoller::AFXDP];
+/// All engines whose packets come from a poller, or from a kernel module of others.
+static POLLED: [&dyn Polled; 5] = [
+    &OfPoller::PACKET,
+    &OfPoller::AFXDP,
+    &OfPoller::NETMAP,
+    &PfRing,
+    &OfPoller::ZC,
+];
 
-/// Returns the engine with this name whose packets come from a poller.
+/// Returns the engine with this name whose packets come from a poller or such a module.
 pub fn polled(name: &str) -> Option<&'static dyn Polled> {
     POLLED.into_iter().find(|engine| engine.name() == name)
 }

@@ -30,6 +30,10 @@ impl OfPoller {
     pub const PACKET: Self = Self { name: "packet" };
     /// The poller reads AF_XDP sockets.
     pub const AFXDP: Self = Self { name: "afxdp" };
+    /// The poller reads the rings of netmap.
+    pub const NETMAP: Self = Self { name: "netmap" };
+    /// The poller reads the queues of PF_RING ZC.
+    pub const ZC: Self = Self { name: "zc" };
 }
 
 /// A poller's pools have whole blocks of this length, and so many if the member asks for no size.

@@ -9,7 +9,7 @@ use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
 use crate::publish::{PublishedCounters, Publisher};
-use crate::single::{next_of_blocks, next_of_frames, next_of_pool};
+use crate::single::{next_of_blocks, next_of_calls, next_of_frames, next_of_pool};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
@@ -244,6 +244,7 @@ impl Reader {
                 Ring::V3(blocks) => next_of_blocks(blocks, intake, control, call, packet),
                 Ring::V2(frames) => next_of_frames(frames, intake, control, call, packet),
                 Ring::Pool(pool) => next_of_pool(pool, intake, control, call, packet),
+                Ring::Calls(calls) => next_of_calls(calls, intake, control, call, packet),
             },
             Lanes::Several(merge) => merge.next(control, call, packet),
         }

@@ -88,6 +88,9 @@ impl Pace {
             Ring::V2(frames) => Self::frames(frames.count()),
             Ring::V3(blocks) => Self::new(share(blocks.count(), LARGE), 2, LONGEST, 0),
             Ring::Pool(pool) => Self::records(pool.bytes(), timeout),
+            // The reader never rests, because it does not know how much of the engine's memory is
+            // filled.
+            Ring::Calls(_) => Self::default(),
         }
     }
 

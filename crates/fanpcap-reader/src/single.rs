@@ -5,7 +5,7 @@ use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
 use crate::lane::Intake;
 use crate::rest::WINDOW;
-use fanpcap_ring::{Blocks, Frames, Layout, Pool};
+use fanpcap_ring::{Blocks, CallRing, Frames, Layout, Pool};
 use std::time::Duration;
 
 #[inline]
@@ -64,6 +64,31 @@ pub(crate) fn next_of_frames(
             }
         } else {
             return Err(starve(frames, intake, control, call, true));
+        }
+    }
+}
+
+/// Reads the next packet that the engine's library returns.
+#[inline(never)]
+pub(crate) fn next_of_calls(
+    calls: &mut CallRing,
+    intake: &mut Intake,
+    control: &Control,
+    call: &mut Call,
+    packet: &mut Packet,
+) -> Result<(), Pause> {
+    loop {
+        // The library takes its memory back when it returns the next packet, so the read ends
+        // before that.
+        if call.is_done() || control.is_broken() {
+            control.check_end(call)?;
+        }
+        if !calls.is_ready() {
+            return Err(starve(calls, intake, control, call, true));
+        }
+        call.begun = true;
+        if intake.next_packet(calls, control, packet)? {
+            return Ok(());
         }
     }
 }

@@ -203,6 +203,29 @@ impl Frame<'_> {
         }
     }
 
+    /// The frame that a library has returned, whose `captured` bytes begin at `data`.
+    ///
+    /// # Safety
+    /// The bytes and the `sockaddr_ll` at `link` are valid for as long as the frame lives.
+    pub(crate) unsafe fn of_call(
+        data: NonNull<u8>,
+        captured: u32,
+        len: u32,
+        link: NonNull<u8>,
+        stamp: Stamp,
+    ) -> Self {
+        Self {
+            link,
+            data,
+            captured,
+            headroom: 0,
+            len,
+            stamp,
+            vlan: None,
+            ring: PhantomData,
+        }
+    }
+
     /// Returns a second value for the same frame.
     #[inline(always)]
     pub fn again(&self) -> Frame<'_> {

@@ -15,12 +15,14 @@ mod blocks;
 mod frames;
 mod wall;
 pub mod pool;
+mod calls;
 mod ring;
 mod remains;
 mod xsk;
 mod netmap;
 
 pub use blocks::{Blocks, Closed};
+pub use calls::{CallRing, Called, Calls};
 pub use frame::{Corrupt, Frame, LentFrame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use layout::Layout;

@@ -68,6 +68,8 @@ impl Remains {
                 pool.resume(position.taken);
                 (0, 0)
             }
+            // No member takes such packets over.
+            Ring::Calls(_) => (0, 0),
         };
         Self {
             ring,
@@ -96,6 +98,7 @@ impl Remains {
             Ring::V2(frames) => frames.count(),
             Ring::V3(blocks) => blocks.count(),
             Ring::Pool(pool) => return pool.is_filled_to(2),
+            Ring::Calls(_) => return false,
         };
         self.left * 2 >= count
     }
@@ -120,6 +123,7 @@ impl Remains {
             },
             Ring::Pool(pool) if self.skips_copies => pool.peek_single(),
             Ring::Pool(pool) => pool.peek(),
+            Ring::Calls(_) => None,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! A ring in any layout.
 
 use crate::blocks::Blocks;
+use crate::calls::CallRing;
 use crate::frame::{Corrupt, Frame, Stamp};
 use crate::frames::Frames;
 use crate::layout::Layout;
 use crate::pool::Pool;
 use crate::position::Mark;
 
-/// A ring in one of three layouts.
+/// A ring in one of four layouts.
 #[derive(Debug)]
 pub enum Ring {
     /// `TPACKET_V2`: one frame for each packet, handed over at once (immediate mode).
@@ -16,6 +17,8 @@ pub enum Ring {
     V3(Blocks),
     /// Blocks of records that BPF programs write, one record for each packet.
     Pool(Pool),
+    /// Packets that the library of an engine returns one at a time.
+    Calls(CallRing),
 }
 
 impl Layout for Ring {
@@ -25,6 +28,7 @@ impl Layout for Ring {
             Self::V2(frames) => frames.taken(),
             Self::V3(blocks) => blocks.taken(),
             Self::Pool(pool) => pool.taken(),
+            Self::Calls(calls) => calls.taken(),
         }
     }
 
@@ -32,7 +36,7 @@ impl Layout for Ring {
     fn mark(&self) -> Option<Mark> {
         match self {
             Self::V3(blocks) => blocks.mark(),
-            Self::V2(_) | Self::Pool(_) => None,
+            Self::V2(_) | Self::Pool(_) | Self::Calls(_) => None,
         }
     }
 
@@ -42,6 +46,7 @@ impl Layout for Ring {
             Self::V2(frames) => frames.next_frame(),
             Self::V3(blocks) => blocks.next_frame(),
             Self::Pool(pool) => pool.next_frame_of_many(),
+            Self::Calls(calls) => calls.next_frame(),
         }
     }
 }
@@ -49,12 +54,12 @@ impl Layout for Ring {
 impl Ring {
     /// The number of blocks or frames that may hold packets from before a change of the kernel's
     /// filter, which have passed only the old filter. `None` if each packet has the number of the
-    /// filter that it has passed.
+    /// filter that it has passed, or if the engine runs no filter.
     pub fn pending(&self) -> Option<usize> {
         match self {
             Self::V2(frames) => Some(frames.pending()),
             Self::V3(blocks) => Some(blocks.pending()),
-            Self::Pool(_) => None,
+            Self::Pool(_) | Self::Calls(_) => None,
         }
     }
 
@@ -90,6 +95,7 @@ impl Ring {
                 }
                 pool.release();
             },
+            Self::Calls(calls) => calls.peek(),
         }
     }
 
@@ -100,6 +106,7 @@ impl Ring {
             Self::V2(frames) => frames.is_ready(),
             Self::V3(blocks) => blocks.open_last(),
             Self::Pool(pool) => pool.is_ready(),
+            Self::Calls(calls) => calls.is_ready(),
         }
     }
 
@@ -109,6 +116,7 @@ impl Ring {
             Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),
             Self::V3(blocks) => blocks.is_ready_ahead(blocks.count() / 4),
             Self::Pool(pool) => pool.is_filled_to(4),
+            Self::Calls(_) => false,
         }
     }
 }

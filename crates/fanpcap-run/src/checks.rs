@@ -169,6 +169,21 @@ pub(crate) fn poller(
     named.or_else(asked)
 }
 
+/// Checks that this command can account for the packets of the copies.
+///
+/// # Errors
+/// A kernel module of others shares the packets.
+pub(crate) fn ensure_accounted(engine: Option<Driver>) -> Result<()> {
+    let of_others = engine.filter(|engine| !engine.has_poller());
+    if let Some(engine) = of_others {
+        bail!(
+            "copies on the engine {engine}: fanpcap run can't see what its kernel module counts for \
+             a copy that ends; start the copies by another program"
+        );
+    }
+    Ok(())
+}
+
 /// Variables of the calling environment that have no effect here, because this command sets the
 /// copies' group and, with --fanout, also their mode.
 pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
@@ -182,6 +197,16 @@ pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_of_a_module_of_others_are_not_accounted_for() {
+        let check = |name| ensure_accounted(Driver::named(name)).is_ok();
+        assert_eq!(
+            ["packet", "netmap", "pfring"].map(check),
+            [true, true, false]
+        );
+        assert!(ensure_accounted(None).is_ok());
+    }
 
     fn words(text: &str) -> Vec<OsString> {
         text.split_whitespace().map(OsString::from).collect()

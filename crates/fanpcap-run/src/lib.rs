@@ -173,6 +173,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .as_deref()
         .and_then(|it| arguments::named_engine(&arguments.command, it));
     let poller = checks::poller(group, named_engine, device.as_deref(), first);
+    checks::ensure_accounted(poller)?;
     let is_on_engine = engine.is_some() || named_engine.is_some() || poller.is_some();
     let fanout = mode(arguments, (group, device.as_deref()), is_on_engine, poller)?;
     checks::files(&arguments.command, copies, arguments.merge.is_some())?;

@@ -146,7 +146,10 @@ fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;
     if let Some(polled) = &plan.polled {
         let engine = polled.engine;
-        bail!("groups on engine {engine} need no founder: their poller keeps them");
+        match engine.has_poller() {
+            true => bail!("groups on engine {engine} need no founder: their poller keeps them"),
+            false => bail!("groups on engine {engine} need no founder"),
+        }
     }
     let choice = plan.choice.as_ref();
     let choice = choice.context("the settings give the device no group")?;

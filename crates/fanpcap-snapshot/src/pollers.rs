@@ -39,7 +39,7 @@ pub fn is_pollers(name: &str) -> bool {
 /// The parts of the name of a poller's socket: engine and device.
 fn split(name: &str) -> Option<(&str, &str)> {
     let (engine, device) = name.split_once(':')?;
-    let mut engines = Driver::all().filter(|it| it.is_polled());
+    let mut engines = Driver::all().filter(|it| it.has_poller());
     engines.find(|it| it.name() == engine)?;
     Some((engine, device))
 }

@@ -270,6 +270,15 @@ fn of_pollers() -> BTreeMap<String, String> {
     let all = refusals.map(|it| JoinError::from(EngineError::from(it)));
     let all = all.map(|error| (error.slug().to_owned(), error.to_string()));
     let of_handles = [
+        ("pfring-absent", pfring(fanpcap_pfring::OpenError::Module)),
+        (
+            "pfring-failed",
+            pfring(fanpcap_pfring::OpenError::Privilege),
+        ),
+        (
+            "pfring-lacks",
+            fanpcap_polled::pfring::NO_PROGRAM.to_owned(),
+        ),
         ("poller-ended", fanpcap_polled::ended("packet:eth0")),
         ("poller-mixed", fanpcap::polled::mixed("packet")),
         (
@@ -284,6 +293,12 @@ fn of_pollers() -> BTreeMap<String, String> {
     ];
     let of_handles = of_handles.map(|(name, text)| (name.to_owned(), text));
     all.into_iter().chain(of_handles).collect()
+}
+
+/// The error of a handle for which PF_RING opens no ring.
+fn pfring(error: fanpcap_pfring::OpenError) -> String {
+    let refusal = fanpcap_polled::pfring::refusal(error);
+    JoinError::from(EngineError::from(refusal)).to_string()
 }
 
 /// Errors of joining and replacing that no test can cause at will on a device.

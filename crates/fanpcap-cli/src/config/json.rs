@@ -31,7 +31,8 @@ fn device(seen: &Entry) -> Value {
     let joined = plan.and_then(|plan| plan.choice.as_ref());
     let origins = &explained.origins;
     let polled = plan.and_then(|plan| plan.polled.as_ref());
-    let poller = polled.map(|it| super::poller(it.engine, &explained.device));
+    let poller = polled.filter(|it| it.engine.has_poller());
+    let poller = poller.map(|it| super::poller(it.engine, &explained.device));
     let number = |group: Group| match group {
         Group::Number(number) => Some(number),
         Group::New => None,

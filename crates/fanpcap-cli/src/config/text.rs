@@ -93,7 +93,9 @@ fn one(page: &mut String, device: &Entry) {
         host(page, on_xdp);
     }
     if let Some(polled) = &plan.polled {
-        poller(page, polled.engine, &device.explained.device);
+        if polled.engine.has_poller() {
+            poller(page, polled.engine, &device.explained.device);
+        }
         sent_packets(page, polled.outgoing);
     }
     match plan.caplen {

@@ -87,7 +87,8 @@ impl Settings {
                 sent.extend(xdp.outgoing.then(|| device.clone()));
             }
             let base = device.split(':').next().unwrap_or_default();
-            if let Some(polled) = &plan.polled {
+            let polled = plan.polled.as_ref();
+            if let Some(polled) = polled.filter(|it| it.engine.has_poller()) {
                 without_poller.extend(NoPoller::of(polled.engine, base, &polled.origin));
             }
             // The kernel knows no groups of pollers.

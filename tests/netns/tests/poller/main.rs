@@ -13,3 +13,4 @@ mod returns;
 mod sending;
 mod unprivileged;
 mod programs;
+mod pfring;

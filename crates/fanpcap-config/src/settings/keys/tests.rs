@@ -191,9 +191,9 @@ fn sizes_of_rings_have_units_and_limits() {
 #[test]
 fn no_driver_is_proposed_that_is_then_refused() {
     let hint = |text: &str| value(Key::Driver, text).unwrap_err().hint.unwrap();
-    let all = "the drivers are tpacket, xdp, packet, afxdp, pfq";
+    let all = "the drivers are tpacket, xdp, packet, afxdp, netmap, pfring, zc, pfq";
     assert_eq!(hint("dpkd"), all);
-    assert_eq!(hint("netmapp"), all);
+    assert_eq!(hint("sparc"), all);
     assert_eq!(hint("xpd"), "did you mean 'xdp'?");
 }
 
