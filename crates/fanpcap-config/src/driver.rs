@@ -15,6 +15,8 @@ struct Row {
     names_group: bool,
     /// Whether the engine can capture packets that the host sends.
     captures_sent: bool,
+    /// The engine that the name means, if that engine has another name.
+    means: Option<&'static str>,
 }
 
 /// The way in which an engine takes packets.
@@ -59,7 +61,8 @@ static TABLE: [Row; 9] = [
     },
     Row {
         names_group: true,
-        ..row("pfq", Kind::Sockets)
+        means: Some("xdp"),
+        ..row("pfq", Kind::Devices)
     },
 ];
 
@@ -71,6 +74,7 @@ const fn row(name: &'static str, kind: Kind) -> Row {
         kind,
         names_group: false,
         captures_sent: true,
+        means: None,
     }
 }
 
@@ -93,6 +97,12 @@ impl Driver {
     /// The engine with this lower-case name.
     pub fn named(name: &str) -> Option<Driver> {
         Driver::all().find(|engine| engine.name() == name)
+    }
+
+    /// The engine that the name means: PFQ's name means the engine that does what PFQ did.
+    #[must_use]
+    pub fn engine(self) -> Driver {
+        self.0.means.and_then(Driver::named).unwrap_or(self)
     }
 
     /// The way in which the engine takes packets.
@@ -146,7 +156,8 @@ impl Driver {
 
     /// The names of the engines that attach to devices, for messages.
     pub fn of_devices() -> String {
-        let takers = Driver::all().filter(|engine| engine.takes_devices());
+        let is_taker = |it: &Driver| it.takes_devices() && it.engine() == *it;
+        let takers = Driver::all().filter(is_taker);
         let names: Vec<&str> = takers.map(Driver::name).collect();
         names.join(" or ")
     }

@@ -76,7 +76,8 @@ pub(crate) fn named_engine(command: &[OsString], device: &str) -> Option<Driver>
         .iter()
         .find(|text| plain(text).as_deref() == Some(device))?;
     let mut engines = Driver::all().filter(|it| it.takes_devices() || it.is_polled());
-    engines.find(|engine| text.starts_with(&format!("{engine}:")))
+    let found = engines.find(|engine| text.starts_with(&format!("{engine}:")));
+    found.map(Driver::engine)
 }
 
 /// The values of the options that name a device, and the values of those that may name one.
@@ -212,7 +213,7 @@ mod tests {
         let names = |line: &str| named_engine(&words(line), "eth0").is_some();
         assert!(names("tcpdump -i xdp:eth0") && names("tcpdump -nixdp:eth0^eth1"));
         assert!(names("snort -q --interface=xdp:eth0") && names("capture -dxdp:eth0"));
-        assert!(!names("tcpdump -i pfq:eth0 -w xdp.pcap"));
+        assert!(names("tcpdump -i pfq:eth0 -w xdp.pcap"));
         assert!(!names("tcpdump -i eth0 -w /data/xdp:1.pcap"));
         assert!(!names("capture -i eth0 -wxdp:1.pcap") && !names("capture xdp:eth0"));
         assert!(!names("dumpcap -i eth0 -i xdp:eth1") && names("dumpcap -i eth1 -i xdp:eth0"));

@@ -44,7 +44,8 @@ impl<'a> Asked<'a> {
     /// The engine that the device's name asks for, or else the engine that settings ask for.
     pub(super) fn engine(&self) -> Option<Driver> {
         let of_settings = || self.driver().and_then(Entry::engine);
-        self.device.engine().or_else(of_settings)
+        let named = self.device.engine().or_else(of_settings);
+        named.map(Driver::engine)
     }
 
     /// The plan for the device's engine, if the engine attaches to devices.

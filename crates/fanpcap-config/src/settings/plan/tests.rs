@@ -294,8 +294,6 @@ fn the_engine_on_af_packet_is_asked_for_by_prefix_environment_or_file() {
     let (none, yes) = ((false, false), (true, true));
     assert_eq!(asked(&[], "", "eth0"), none);
     assert_eq!(asked(&[], "", "tpacket:eth0"), yes);
-    assert_eq!(asked(&[], "", "pfq:eth0"), yes);
-    assert_eq!(asked(&[("PCAP_DRIVER", "pfq")], "", "eth0"), yes);
     assert_eq!(asked(&[("PCAP_DRIVER", "tpacket")], "", "eth0"), yes);
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth0:1"), yes);
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth1"), none);
@@ -379,11 +377,21 @@ fn the_programmable_engine_is_steering_programs_in_the_kernel() {
     let joined = "3 program [flow] PCAP_GROUP=3";
     assert_eq!(joins(&group, "", "pfq:eth1"), joined);
     assert_eq!(joins(&[], "", "pfq:eth1"), "");
-    assert!(
-        plan_with(&settings(&[], ""), "pfq:eth1", None)
-            .unwrap()
-            .is_read_by_us()
+    let asked = |variables: &[(&str, &str)], device: &str| {
+        let plan = plan_with(&settings(variables, ""), device, None).unwrap();
+        let on_engine = plan.on_engine.map(|it| (it.engine.name(), it.origin));
+        (on_engine.unwrap_or_default(), plan.tpacket)
+    };
+    let xdp = |origin: &str| (("xdp", origin.to_owned()), false);
+    assert_eq!(asked(&[], "pfq:eth1"), xdp("pfq:eth1"));
+    assert_eq!(
+        asked(&[("PCAP_DRIVER", "pfq")], "eth1"),
+        xdp("PCAP_DRIVER=pfq")
     );
+    let fallback = Device::classify("pfq:eth1", |name| name == "eth1").falling_back();
+    let plan = settings(&[], "").plan(&fallback, None, &[], &|_| unreachable!());
+    let plan = plan.unwrap();
+    assert!(plan.on_engine.is_none() && plan.tpacket);
     let (slug, text) = refusal(&group, "", "pfq:");
     assert_eq!((slug, text.as_str()), ("device-of-no-group", "pfq:"));
 }
