@@ -10,8 +10,9 @@ use crate::tally::Tally;
 use crate::tree;
 
 /// Files and directories that may have unsafe code.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 12] = [
     "crates/fanpcap-linux/",
+    "crates/fanpcap-dpdk/",
     "crates/fanpcap-pcap/",
     // Functions of PF_RING's library.
     "crates/fanpcap-pfring/src/functions.rs",

@@ -3,6 +3,7 @@
 
 pub mod conversation;
 pub mod calls;
+pub mod dpdk;
 pub mod errors_page;
 pub mod frames;
 pub mod needs;

@@ -1,0 +1,135 @@
+//! What the kernel shows of huge pages and PCI devices in /sys. DPDK's own errors do not name the
+//! reason.
+
+use std::error::Error;
+use std::path::Path;
+use std::{fmt, fs};
+
+/// Bytes of huge pages that no process has. `sys` is where sysfs is mounted.
+pub fn free_huge_bytes(sys: &Path) -> u64 {
+    let sizes = fs::read_dir(sys.join("kernel/mm/hugepages"));
+    let bytes = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_str()?.strip_prefix("hugepages-")?;
+        let size: u64 = name.strip_suffix("kB")?.parse().ok()?;
+        let free = fs::read_to_string(entry.path().join("free_hugepages")).ok()?;
+        Some(free.trim().parse::<u64>().ok()?.saturating_mul(size << 10))
+    };
+    let entries = sizes.into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(bytes).fold(0, u64::saturating_add)
+}
+
+/// Why DPDK can't have a PCI device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PciError {
+    /// There is no such device.
+    Missing(String),
+    /// The device has no driver: its address.
+    NoDriver(String),
+    /// The device has a driver of the kernel's: its address, and the driver's name.
+    Kernel(String, String),
+}
+
+impl fmt::Display for PciError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(address) => write!(
+                f,
+                "there is no PCI device {address}: 'dpdk-devbind.py --status' lists all devices"
+            ),
+            Self::NoDriver(address) => write!(
+                f,
+                "the device has no driver: give it to DPDK by 'dpdk-devbind.py --bind=vfio-pci \
+                 {address}'"
+            ),
+            Self::Kernel(address, driver) => write!(
+                f,
+                "the device is bound to the kernel's driver {driver}: give it to DPDK by \
+                 'dpdk-devbind.py --bind=vfio-pci {address}', which takes it from the host"
+            ),
+        }
+    }
+}
+
+impl Error for PciError {}
+
+/// Drivers that give a device to a process, and drivers with which DPDK shares the device.
+const DRIVERS: [&str; 7] = [
+    "vfio-pci",
+    "uio_pci_generic",
+    "igb_uio",
+    "uio_hv_generic",
+    "mlx4_core",
+    "mlx5_core",
+    "mana",
+];
+
+/// Checks that a PCI device has a driver with which DPDK can use it. `sys` is where sysfs is
+/// mounted.
+///
+/// # Errors
+/// See [`PciError`].
+pub fn check_pci(sys: &Path, address: &str) -> Result<(), PciError> {
+    let device = sys.join("bus/pci/devices").join(address);
+    if !device.exists() {
+        return Err(PciError::Missing(address.to_owned()));
+    }
+    let Ok(driver) = fs::read_link(device.join("driver")) else {
+        return Err(PciError::NoDriver(address.to_owned()));
+    };
+    let driver = driver.file_name().unwrap_or_default().to_string_lossy();
+    match DRIVERS.contains(&&*driver) {
+        true => Ok(()),
+        false => Err(PciError::Kernel(address.to_owned(), driver.into_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn free_huge_pages_of_all_sizes_count() {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let sys = scratch.file("sys");
+        assert_eq!(free_huge_bytes(&sys), 0);
+        for (size, free) in [("2048kB", "3"), ("1048576kB", "1"), ("64kB", "no number")] {
+            let dir = sys.join(format!("kernel/mm/hugepages/hugepages-{size}"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("free_hugepages"), format!("{free}\n")).unwrap();
+        }
+        assert_eq!(free_huge_bytes(&sys), (3 << 21) + (1 << 30));
+    }
+
+    #[test]
+    fn a_device_needs_a_driver_for_processes() {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let sys = scratch.file("sys");
+        let device = |address: &str, driver: Option<&str>| {
+            let path = sys.join("bus/pci/devices").join(address);
+            fs::create_dir_all(&path).unwrap();
+            if let Some(driver) = driver {
+                symlink(format!("../drivers/{driver}"), path.join("driver")).unwrap();
+            }
+            check_pci(&sys, address)
+        };
+        assert_eq!(device("0000:01:00.0", Some("vfio-pci")), Ok(()));
+        assert_eq!(device("0000:02:00.0", Some("mlx5_core")), Ok(()));
+        let error = device("0000:03:00.0", Some("ixgbe"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("driver ixgbe"), "{error}");
+        assert!(
+            error.contains("'dpdk-devbind.py --bind=vfio-pci 0000:03:00.0'"),
+            "{error}"
+        );
+        let error = device("0000:04:00.0", None).unwrap_err().to_string();
+        assert!(
+            error.contains("has no driver") && error.contains("dpdk-devbind.py"),
+            "{error}"
+        );
+        let error = check_pci(&sys, "0000:05:00.0").unwrap_err().to_string();
+        assert!(error.contains("no PCI device 0000:05:00.0"), "{error}");
+    }
+}
