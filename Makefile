@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 XTASK  := cargo run --profile command -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: build all demo demo-cluster picture test test-long test-bare test-guest release soak ledger bench conformance \
+.PHONY: build all dpdk deb-dpdk test-dpdk demo demo-cluster picture test test-long test-bare test-guest release soak ledger bench conformance \
 	conformance-full bindings check install uninstall deb clean help
 
 # The library and the command.
@@ -16,6 +16,10 @@ build:
 # The programs of bench and cluster, too.
 all:
 	@scripts/setup build $(XTASK) stage --all
+
+# The plugin of pollers for devices of DPDK, built for this machine's DPDK. Nothing else needs DPDK.
+dpdk:
+	@scripts/setup dpdk $(XTASK) dpdk
 
 demo:
 	@scripts/setup demo $(XTASK) stage >/dev/null
@@ -36,6 +40,10 @@ picture:
 test:
 	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test \
 		$(if $(NAME),--name "$(NAME)",$(TIERS))
+
+# The tests of pollers on devices of DPDK. Without DPDK, `make test` skips most of them.
+test-dpdk:
+	@env --default-signal=INT,QUIT,HUP scripts/setup test-dpdk $(XTASK) test --name dpdk
 
 # The tests that take too long for `make test`.
 test-long:
@@ -103,6 +111,10 @@ $(STAGED) $(BUILT):
 deb:
 	@scripts/setup deb $(XTASK) deb
 
+# The Debian package of that plugin, in target/fanpcap-dpdk.
+deb-dpdk:
+	@scripts/setup deb-dpdk $(XTASK) deb-dpdk
+
 clean:
 	rm -rf target
 
@@ -131,4 +143,7 @@ help:
 	@echo 'make install PREFIX=   into PREFIX (default /usr/local); honours DESTDIR'
 	@echo 'make uninstall PREFIX= takes that back'
 	@echo 'make deb               the Debian package, target/fanpcap/fanpcap_VERSION_ARCH.deb'
+	@echo 'make dpdk              the plugin for devices of DPDK (installs libdpdk-dev)'
+	@echo 'make test-dpdk         the tests on devices of DPDK (needs root)'
+	@echo 'make deb-dpdk          its Debian package, target/fanpcap-dpdk/fanpcap-dpdk_VERSION_ARCH.deb'
 	@echo 'make clean             remove what was built'

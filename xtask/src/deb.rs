@@ -3,6 +3,7 @@
 
 mod licenses;
 mod texts;
+pub(crate) mod dpdk;
 
 use std::env;
 use std::fs;
@@ -86,31 +87,56 @@ pub(crate) fn of_staged() -> Result<()> {
         documents: "share/doc/fanpcap",
     };
     install::place_all(&work.join("usr"), "/usr", &layout)?;
+    let texts = Texts {
+        directory: "debian",
+        source: "fanpcap",
+        copyright: texts::copyright()?,
+    };
+    pack(&package, &work, &texts)?;
+    let file = take(&work, &tree::staged()?)?;
+    println!("built {}", file.display());
+    Ok(())
+}
+
+/// The texts of a package.
+#[derive(Debug)]
+struct Texts {
+    /// Their directory below `packaging`.
+    directory: &'static str,
+    /// The name of the source package.
+    source: &'static str,
+    copyright: String,
+}
+
+/// Packs what is in `work`.
+fn pack(package: &Package, work: &Path, texts: &Texts) -> Result<()> {
     let debian = work.join("debian");
     let mut copy = Command::new("cp");
-    tree::run(copy.arg("-r").arg(texts::directory()?).arg(&debian))?;
-    stage::place_text(&texts::copyright()?, &debian.join("copyright"))?;
-    stage::place_text(&texts::changelog(&package)?, &debian.join("changelog"))?;
+    tree::run(
+        copy.arg("-r")
+            .arg(texts::directory(texts.directory)?)
+            .arg(&debian),
+    )?;
+    stage::place_text(&texts.copyright, &debian.join("copyright"))?;
+    let changelog = texts::changelog(texts.source, package)?;
+    stage::place_text(&changelog, &debian.join("changelog"))?;
     // dpkg-deb sets the time of each file that is newer than SOURCE_DATE_EPOCH to
     // SOURCE_DATE_EPOCH.
     let mut rules = Command::new("debian/rules");
     rules.arg("binary").env("MAINTAINER", &package.maintainer);
     rules.env("SOURCE_DATE_EPOCH", &package.epoch);
-    tree::output(rules.current_dir(&work))?;
-    let file = take(&work)?;
-    println!("built {}", file.display());
-    Ok(())
+    tree::output(rules.current_dir(work)).map(drop)
 }
 
-/// Moves the package to the staged files, and removes packages of other versions.
-fn take(work: &Path) -> Result<PathBuf> {
+/// Moves the package to a directory, and removes packages of other versions there.
+fn take(work: &Path, to: &Path) -> Result<PathBuf> {
     let built = archive::packages(work)?
         .pop()
         .context("debian/rules built no package")?;
-    for old in archive::packages(&tree::staged()?)? {
+    for old in archive::packages(to)? {
         fs::remove_file(&old).with_context(|| format!("removing {}", old.display()))?;
     }
-    let file = tree::staged()?.join(built.file_name().context("a package's name")?);
+    let file = to.join(built.file_name().context("a package's name")?);
     fs::rename(&built, &file).with_context(|| format!("making {}", file.display()))?;
     Ok(file)
 }

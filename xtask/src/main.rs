@@ -35,7 +35,7 @@ use anyhow::{Result, bail};
 use tally::Tally;
 
 const USAGE: &str = "usage: cargo run -p xtask -- stage [--all] | test [TIER...] | test --name NAME | test --long | bare [ROOT...] | release [ROOT...] \
-                     | guest [KERNEL...] | guest KERNEL -- COMMAND | guest-command KERNEL FILE | check | least | symbols | install PREFIX | uninstall PREFIX | deb";
+                     | guest [KERNEL...] | guest KERNEL -- COMMAND | guest-command KERNEL FILE | check | least | symbols | install PREFIX | uninstall PREFIX | deb | dpdk | deb-dpdk";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -55,6 +55,8 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["stage"] => stage::run(stage::build).map(|()| Tally::default()),
         ["stage", "--all"] => stage::run(stage::everything).map(|()| Tally::default()),
         ["deb"] => deb::run().map(|()| Tally::default()),
+        ["dpdk"] => deb::dpdk::stage().map(|()| Tally::default()),
+        ["deb-dpdk"] => deb::dpdk::package().map(|()| Tally::default()),
         ["symbols"] => counted(symbols::run),
         ["test", "--name", name] => counted(|| test::named(name)),
         ["test", "--long"] => counted(test::long),

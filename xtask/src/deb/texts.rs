@@ -11,28 +11,33 @@ use crate::{stage, tree};
 /// Width of the changelog's lines.
 const WIDTH: usize = 76;
 
-/// The directory of the package's texts.
-pub(super) fn directory() -> Result<PathBuf> {
-    Ok(tree::root()?.join("packaging/debian"))
+/// The directory of a package's texts.
+pub(super) fn directory(name: &str) -> Result<PathBuf> {
+    Ok(tree::root()?.join("packaging").join(name))
 }
 
 fn read(path: &str) -> Result<String> {
     tree::read(&tree::root()?.join(path))
 }
 
-/// Our licence, and the licences of the crates that are linked in.
-pub(super) fn copyright() -> Result<String> {
+/// A text with our licence in its open places.
+pub(super) fn with_license(path: &str) -> Result<String> {
     let license = read("LICENSE")?;
     let (head, terms) = license.split_once("\n\n").context("LICENSE's first part")?;
     let holder = head.lines().next().unwrap_or_default();
+    Ok(read(path)?
+        .replace("@COPYRIGHT@", holder.trim_start_matches("Copyright (c) "))
+        .replace("@LICENSE@", &licenses::indented(terms.trim_end())))
+}
+
+/// Our licence, and the licences of the crates that are linked in.
+pub(super) fn copyright() -> Result<String> {
     let crates = crates()?;
     let list: Vec<String> = crates.iter().map(|line| format!("  {line}")).collect();
     let names = crates.iter().filter_map(|line| line.split_once(": "));
     let names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
-    Ok(read("packaging/debian/copyright.in")?
+    Ok(with_license("packaging/debian/copyright.in")?
         .replace("@CRATES@", &list.join("\n"))
-        .replace("@COPYRIGHT@", holder.trim_start_matches("Copyright (c) "))
-        .replace("@LICENSE@", &licenses::indented(terms.trim_end()))
         .replace("@TEXTS@", &licenses::paragraphs(&names)?))
 }
 
@@ -52,8 +57,8 @@ fn crates() -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The newest section of CHANGELOG.md in Debian's format.
-pub(super) fn changelog(package: &Package) -> Result<String> {
+/// The newest section of CHANGELOG.md in Debian's format, for the source package `source`.
+pub(super) fn changelog(source: &str, package: &Package) -> Result<String> {
     let epoch = format!("@{}", package.epoch);
     let mut date = Command::new("date");
     date.args(["-u", "-R", "-d", &epoch]).env("LC_ALL", "C");
@@ -61,7 +66,7 @@ pub(super) fn changelog(package: &Package) -> Result<String> {
     let items = items(&read("CHANGELOG.md")?);
     let items: Vec<String> = items.iter().map(|item| wrapped(item)).collect();
     Ok(format!(
-        "fanpcap ({}) unstable; urgency=medium\n\n{}\n\n -- {}  {}\n",
+        "{source} ({}) unstable; urgency=medium\n\n{}\n\n -- {}  {}\n",
         package.version,
         items.join("\n"),
         package.maintainer,
