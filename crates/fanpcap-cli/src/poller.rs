@@ -3,11 +3,13 @@
 
 mod place;
 mod policy;
+mod dpdk;
 mod options;
 mod socket;
 mod tags;
 mod privileges;
 mod totals;
+mod opening;
 mod served;
 
 use std::process::ExitCode;
@@ -33,7 +35,7 @@ use totals::Totals;
 /// # Errors
 /// A device can't be served, or a thread has failed.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let options = Options::of(arguments)?;
+    let mut options = Options::of(arguments)?;
     let begin_ns = clock::monotonic_ns();
     let notify = Notify::from_environment();
     stop::on_signals().context("catching signals")?;
@@ -41,6 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Each member takes some descriptors. The present limit may be enough.
     let _ = child::raise_open_files();
     socket::remove_left();
+    options.begin_dpdk(&arguments.devices)?;
     let places = arguments.devices.iter();
     let wakes: Result<Vec<_>, _> = places.clone().map(|_| Wake::new()).collect();
     let wakes = wakes.context("eventfd")?;
@@ -54,7 +57,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let places = &arguments.devices;
     privileges::keep_for(places, &options).context("dropping capabilities")?;
-    if let Err(error) = seccomp::confine() {
+    let confined = match &options.dpdk {
+        Some(_) => seccomp::confine_with_drivers(),
+        None => seccomp::confine(),
+    };
+    if let Err(error) = confined {
         streams::note(&format!(
             "fanpcap: the poller may make any system call: {error}\n"
         ));

@@ -25,6 +25,8 @@ pub enum SourceKind {
     Netmap,
     /// Queues of PF_RING ZC.
     Zc,
+    /// Devices of DPDK, which [`crate::dpdk`] opens.
+    Dpdk,
 }
 
 /// The sources of a device's receive queues.
@@ -37,7 +39,13 @@ pub struct Opened {
 
 impl SourceKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Packet, Self::Afxdp, Self::Netmap, Self::Zc];
+    pub const ALL: [Self; 5] = [
+        Self::Packet,
+        Self::Afxdp,
+        Self::Netmap,
+        Self::Zc,
+        Self::Dpdk,
+    ];
 
     /// The name of the engine.
     pub fn name(self) -> &'static str {
@@ -46,7 +54,13 @@ impl SourceKind {
             Self::Afxdp => "afxdp",
             Self::Netmap => "netmap",
             Self::Zc => "zc",
+            Self::Dpdk => "dpdk",
         }
+    }
+
+    /// Whether the devices are network interfaces. Others are opened by [`crate::dpdk`].
+    pub fn has_interface(self) -> bool {
+        self != Self::Dpdk
     }
 
     /// The kind whose engine has this name.
@@ -55,9 +69,10 @@ impl SourceKind {
     }
 
     /// Whether the source takes the packets that the device receives from the host. Such a source
-    /// gets frames as the device writes them, without a tag that the device has removed.
+    /// gets frames as the device writes them, without a tag that the device has removed. The host
+    /// does not have the devices of DPDK.
     pub fn steals(self) -> bool {
-        self != Self::Packet
+        !matches!(self, Self::Packet | Self::Dpdk)
     }
 
     /// Checks without privilege whether the source can be on a device. Changes nothing.
@@ -70,6 +85,7 @@ impl SourceKind {
             Self::Afxdp => check_afxdp(link).map(drop),
             Self::Netmap => of_netmap::check(link).map(drop),
             Self::Zc => ensure_receives(link),
+            Self::Dpdk => Err(OpenError::NoInterface),
         }
     }
 
@@ -96,6 +112,7 @@ impl SourceKind {
             }
             Self::Netmap => of_netmap::open(link),
             Self::Zc => of_zc::open(link),
+            Self::Dpdk => Err(OpenError::NoInterface),
         }
     }
 }
@@ -137,6 +154,8 @@ pub enum OpenError {
     InUse,
     /// The kernel lacks AF_XDP.
     Kernel,
+    /// The devices of this kind are no network interfaces.
+    NoInterface,
     /// The process may not lock the memory for the packets.
     Locked,
     /// The driver does not support XDP, or not with the device's present settings.
@@ -159,6 +178,7 @@ impl fmt::Display for OpenError {
             Self::InUse => {
                 "a queue of the device has an AF_XDP socket of another process: end that process"
             }
+            Self::NoInterface => "a device of DPDK is no network interface",
             Self::Kernel => "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)",
             Self::Locked => {
                 "this process may not lock the memory for packets, 16 MiB for each queue: raise \
@@ -215,6 +235,7 @@ impl Error for OpenError {
             | Self::Foreign { .. }
             | Self::InUse
             | Self::Kernel
+            | Self::NoInterface
             | Self::Locked
             | Self::Told(_) => None,
         }
@@ -380,7 +401,7 @@ mod tests {
         for kind in SourceKind::ALL {
             assert_eq!(SourceKind::named(kind.name()), Some(kind));
         }
-        assert_eq!(SourceKind::named("dpdk"), None);
+        assert_eq!(SourceKind::named("eth0"), None);
     }
 
     #[test]

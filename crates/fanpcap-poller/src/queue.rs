@@ -3,6 +3,7 @@
 
 use crate::fan_out::{FanOut, MemberSlot};
 use crate::group::{Dismissed, Wants};
+use crate::naps::Naps;
 use crate::shared::Shared;
 use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_linux::wait::{self, POLLIN, Wake, clock};
@@ -20,7 +21,8 @@ use std::time::Duration;
 pub enum Idle {
     /// It asks the source again and again: the least delay, and a whole CPU.
     Spin,
-    /// It sleeps until the source's descriptor is readable.
+    /// It sleeps until the source's descriptor is readable, or for short times if the source has no
+    /// descriptor.
     Sleep,
 }
 
@@ -220,6 +222,7 @@ impl Drop for Queue {
 
 fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) {
     let (mut empty, mut checked_ns, mut noted_ns) = (0, 0, 0);
+    let mut sleep = Sleep::default();
     loop {
         match changes.try_recv() {
             Ok(change) => {
@@ -237,6 +240,7 @@ fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) 
         }
         if polled.poll(now_ns) > 0 {
             empty = 0;
+            sleep.end(&mut *polled.source);
             continue;
         }
         if is_due(checked_ns) {
@@ -249,17 +253,57 @@ fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) 
             }
         }
         empty += 1;
-        match polled.source.waits_on().filter(|_| idle == Idle::Sleep) {
-            Some(source) if empty >= BEFORE_SLEEP => {
-                empty = BEFORE_SLEEP;
-                // After a signal handler, the loop comes back here.
-                let woken = wait::wait(Some(source), Some(wake), Some(CHECK));
-                wake.clear();
-                if woken.is_ok_and(|woken| woken.socket & !POLLIN != 0) {
-                    checked_ns = 0;
-                }
+        if idle == Idle::Spin || empty < BEFORE_SLEEP {
+            hint::spin_loop();
+            continue;
+        }
+        empty = BEFORE_SLEEP;
+        if sleep.once(&mut *polled.source, wake) {
+            checked_ns = 0;
+        }
+    }
+}
+
+/// The sleep of a thread whose source has no packets.
+#[derive(Default)]
+struct Sleep {
+    naps: Naps,
+    /// Whether the source is prepared for a wait.
+    is_prepared: bool,
+}
+
+impl Sleep {
+    /// Sleeps until the source's descriptor is readable, or `wake` is signalled; for a short time
+    /// if the source has no descriptor. If the thread must look for packets once more before,
+    /// returns at once. Returns whether the source has an error.
+    fn once(&mut self, source: &mut dyn Source, wake: &Wake) -> bool {
+        if source.waits_on().is_none() {
+            // After a signal handler, the loop comes back here.
+            let _ = wait::wait(None, Some(wake), Some(self.naps.next()));
+            wake.clear();
+            return false;
+        }
+        if !self.is_prepared {
+            self.is_prepared = true;
+            if source.begin_wait() {
+                return false;
             }
-            _ => hint::spin_loop(),
+        }
+        let woken = wait::wait(source.waits_on(), Some(wake), Some(CHECK));
+        wake.clear();
+        self.finish(source);
+        woken.is_ok_and(|woken| woken.socket & !POLLIN != 0)
+    }
+
+    /// Packets have come.
+    fn end(&mut self, source: &mut dyn Source) {
+        self.naps = Naps::default();
+        self.finish(source);
+    }
+
+    fn finish(&mut self, source: &mut dyn Source) {
+        if std::mem::take(&mut self.is_prepared) {
+            source.end_wait();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sends the frames of members on the device, if the administrator allows it.
 
+use crate::dpdk::DeviceSender;
 use fanpcap_linux::packet::{self, Address, inject};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,18 +8,26 @@ use std::os::fd::{AsFd, OwnedFd};
 /// What became of the frames of members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentCounts {
-    /// Frames that the kernel has taken.
+    /// Frames that the kernel or the device has taken.
     pub sent: u64,
-    /// Frames that the kernel has refused, or for which the device's queue had no room.
+    /// Frames that the kernel or the device has refused, or for which the device's queue had no room.
     pub failed: u64,
 }
 
-/// A packet socket that only sends. It is none of a source's sockets: the kernel does not give a
-/// frame to the socket that sends it, and the members are to see each other's frames.
+/// What sends the frames of members.
 #[derive(Debug)]
 pub struct Sender {
-    socket: OwnedFd,
+    by: By,
     counts: SentCounts,
+}
+
+#[derive(Debug)]
+enum By {
+    /// A packet socket that only sends. It is none of a source's sockets: the kernel does not give
+    /// a frame to the socket that sends it, and the members are to see each other's frames.
+    Socket(OwnedFd),
+    /// A device of DPDK. It does not give the members what it sends.
+    Device(DeviceSender),
 }
 
 impl Sender {
@@ -33,13 +42,26 @@ impl Sender {
             protocol: 0,
         };
         packet::bind(socket.as_fd(), address)?;
+        Ok(Self::of(By::Socket(socket)))
+    }
+
+    /// Sends on a device of DPDK.
+    pub fn of_device(device: DeviceSender) -> Self {
+        Self::of(By::Device(device))
+    }
+
+    fn of(by: By) -> Self {
         let counts = SentCounts::default();
-        Ok(Self { socket, counts })
+        Self { by, counts }
     }
 
     /// Sends a frame, without waiting. Counts a frame that can't be sent.
     pub(crate) fn send(&mut self, frame: &[u8]) {
-        match inject::try_send(self.socket.as_fd(), frame) {
+        let sent = match &self.by {
+            By::Socket(socket) => inject::try_send(socket.as_fd(), frame),
+            By::Device(device) => device.send(frame),
+        };
+        match sent {
             Ok(true) => self.counts.sent += 1,
             Ok(false) | Err(_) => self.counts.failed += 1,
         }

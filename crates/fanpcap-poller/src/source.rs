@@ -34,6 +34,15 @@ pub trait Source {
     /// A descriptor that is readable when packets have come. `None` if the source must be polled.
     fn waits_on(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Prepares a wait on the descriptor. Returns whether the caller must look for packets once
+    /// more before the wait, because these do not make the descriptor readable.
+    fn begin_wait(&mut self) -> bool {
+        false
+    }
+
+    /// Ends what [`Source::begin_wait`] has begun.
+    fn end_wait(&mut self) {}
+
     /// Sends a frame. Returns false if the engine has no room for the frame now.
     ///
     /// # Errors

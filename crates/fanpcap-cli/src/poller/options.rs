@@ -14,6 +14,7 @@ use fanpcap_poller::kind::SourceKind;
 use fanpcap_poller::queue::Idle;
 use std::path::PathBuf;
 
+use super::dpdk::{self, Dpdk, Start};
 use super::place::{PLACE, Place};
 use super::policy;
 
@@ -26,19 +27,21 @@ use super::policy;
 /// The engine packet is a packet socket: it is on any device with Ethernet frames, and the host
 /// gets its packets as before. The engine afxdp (AF_XDP) takes the packets from the host before the
 /// kernel makes socket buffers of them. So do netmap, with its kernel module, and zc (PF_RING ZC),
-/// with PF_RING's library and driver.
+/// with PF_RING's library and driver. The engine dpdk takes the packets of devices of DPDK, which
+/// the host does not have.
 ///
 /// The poller serves each device on a Unix socket below /run/fanpcap-pollers. It runs until SIGINT,
 /// SIGTERM or SIGHUP. When it ends, its members' reads end with an error after they have read the
 /// packets that are left. A device that is removed is served again when it is back.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The engine and the device, such as packet:eth0 or afxdp:eth0; several devices need no
-    /// further poller
+    /// The engine and the device, such as packet:eth0, afxdp:eth0, dpdk:0000:3b:00.0 or
+    /// dpdk:net_af_packet0,iface=eth0; several devices need no further poller
     #[arg(value_name = PLACE, required = true, value_parser = Place::parse)]
     pub(super) devices: Vec<Place>,
     /// How many threads share the packets of a device of the engine packet, each with a packet
-    /// socket of its own. Both directions of a flow come to the same thread
+    /// socket of its own, or of the engine dpdk, each with a receive queue. Both directions of a
+    /// flow come to the same thread, if a device of DPDK can do so
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
     queues: u16,
     /// The CPUs of the threads, one thread for each receive queue: none (the kernel chooses), auto
@@ -60,6 +63,12 @@ pub(crate) struct Arguments {
     /// refuses such a device, force takes its packets
     #[arg(long, value_name = "WORD", value_enum, default_value_t = Steal::Yes)]
     steal: Steal,
+    /// The engine dpdk uses ordinary memory in the place of huge pages. Virtual devices work with it
+    #[arg(long)]
+    no_huge: bool,
+    /// A further word for DPDK's own command line, such as --eal=--iova-mode=va; may be repeated
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    eal: Vec<String>,
     /// Send the frames of members that have no packet socket of their own: pcap_inject() of
     /// programs without privileges. Whoever may connect may then send any frame on the devices
     #[arg(long)]
@@ -91,7 +100,7 @@ enum Steal {
 pub(super) struct Options {
     pinning: Pinning,
     allowed: Vec<usize>,
-    /// How many sockets share the packets of a device.
+    /// How many sockets or queues share the packets of a device.
     pub(super) sockets: u16,
     pub(super) idle: Idle,
     /// The number of the group of users who may connect.
@@ -104,6 +113,10 @@ pub(super) struct Options {
     pub(super) is_quiet: bool,
     /// What each device gives to its members.
     pub(super) policy: Policy,
+    /// How DPDK starts.
+    dpdk_start: Start,
+    /// DPDK, if a device is one of DPDK's.
+    pub(super) dpdk: Option<Dpdk>,
 }
 
 impl Options {
@@ -112,14 +125,22 @@ impl Options {
     pub(super) fn of(arguments: &Arguments) -> Result<Self> {
         let devices = &arguments.devices;
         let mut places = devices.iter().enumerate();
-        if let Some((_, twice)) = places.find(|(at, it)| devices[..*at].contains(it)) {
+        let is_twice = |at: usize| devices[..at].iter().any(|it| it.is_same(&devices[at]));
+        if let Some((_, twice)) = places.find(|(at, _)| is_twice(*at)) {
             bail!("{twice} is named twice: name each device once");
         }
-        if arguments.queues > 1 && !devices.iter().any(|it| it.kind == SourceKind::Packet) {
+        let counts = [SourceKind::Packet, SourceKind::Dpdk];
+        if arguments.queues > 1 && !devices.iter().any(|it| counts.contains(&it.kind)) {
             bail!(
-                "--queues is for the engine packet: the others have a thread for each receive queue"
+                "--queues is for the engines packet and dpdk: the others have a thread for each \
+                 receive queue"
             );
         }
+        let dpdk_start = Start {
+            ordinary_memory: arguments.no_huge,
+            words: arguments.eal.clone(),
+        };
+        dpdk::ensure_used(&dpdk_start, devices)?;
         let group = arguments.socket_group.as_deref();
         let group = group.map(group_of_users).transpose();
         let allowed = cpu::cpus().context("which CPUs this process may run on")?;
@@ -141,7 +162,19 @@ impl Options {
             sends: arguments.send,
             is_quiet: arguments.quiet,
             policy: Policy::of_one_in(devices.len() as u64),
+            dpdk_start,
+            dpdk: None,
         })
+    }
+
+    /// Starts DPDK if one of the devices is DPDK's.
+    ///
+    /// # Errors
+    /// Why DPDK does not start, and what to do.
+    pub(super) fn begin_dpdk(&mut self, places: &[Place]) -> Result<()> {
+        let cpu = self.allowed.first().copied().unwrap_or_default();
+        self.dpdk = Dpdk::begin(places, &self.dpdk_start, self.sockets, cpu)?;
+        Ok(())
     }
 
     /// The CPUs for the queues of a device. `before` is the number of queues of the devices before.
@@ -150,7 +183,8 @@ impl Options {
             Pinning::List(cpus) => Pinning::List(rotated(cpus, before)),
             Pinning::Auto | Pinning::None => self.pinning.clone(),
         };
-        let choice = cpus::choose(&own, Some(&place.device), &self.allowed, queues);
+        let interface = Some(place.device.as_str()).filter(|_| place.kind.has_interface());
+        let choice = cpus::choose(&own, interface, &self.allowed, queues);
         choice.map_err(Into::into)
     }
 
@@ -220,7 +254,13 @@ mod tests {
             ("eth0", "packet:eth0 or afxdp:eth0"),
             ("packet:a packet:b packet:a", "packet:a is named twice"),
             ("packet:a --socket-group no-such-group", "no group"),
-            ("afxdp:a --queues 2", "--queues is for the engine packet"),
+            ("afxdp:a --queues 2", "--queues is for the engines packet"),
+            ("afxdp:a --no-huge", "--no-huge is for the engine dpdk"),
+            ("packet:a --eal=-v", "--eal is for the engine dpdk"),
+            (
+                "dpdk:net_null0 dpdk:net_null0,size=9",
+                "dpdk:net_null0 is named twice",
+            ),
             ("packet:a --queues 65", "from 1 to 64"),
             ("packet:a --steal no", "possible values: yes, force"),
             ("packet:a --cpus 3-", "list of CPUs"),

@@ -3,20 +3,19 @@
 
 use anyhow::{Context, Error, Result, anyhow};
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{self, Wake, clock, stop};
 use fanpcap_nic::cpus::Choice;
 use fanpcap_poller::device::{Device, Together};
-use fanpcap_poller::kind::Opened;
 use fanpcap_poller::queue::{Idle, Queue};
 use fanpcap_poller::server::Server;
-use fanpcap_poller::{Accounts, Sender, SourceError};
+use fanpcap_poller::{Accounts, SourceError};
 use fanpcap_snapshot::HostUse;
 use fanpcap_terminal::streams;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::opening::{self, Taken};
 use super::options::Options;
 use super::place::Place;
 use super::privileges;
@@ -54,6 +53,10 @@ pub(super) struct Served<'a> {
 
 const GONE: &str = "the device was removed: its members' reads end, and it is served again when it \
                     is back";
+
+/// DPDK opens a device only with capabilities and system calls that the poller has given up.
+const GONE_FOR_EVER: &str = "the device was removed: its members' reads end; start the poller again \
+                             when it is back";
 
 /// The state of a device's queues.
 enum State {
@@ -128,7 +131,11 @@ impl<'a> Served<'a> {
             State::Waits(why) => Some(why),
             State::Gone => {
                 self.close()?;
-                Some(GONE.to_owned())
+                let why = match self.place.kind.has_interface() {
+                    true => GONE,
+                    false => GONE_FOR_EVER,
+                };
+                Some(why.to_owned())
             }
         };
         self.report(what);
@@ -160,7 +167,8 @@ impl<'a> Served<'a> {
 
     /// Opens a device that is back. Waits if it is not.
     fn open_again(&mut self) {
-        if interface::index(&self.place.device).is_some() {
+        let is_back = || interface::index(&self.place.device).is_some();
+        if self.place.kind.has_interface() && is_back() {
             match open(self.place, self.before, self.options, self.together) {
                 Ok(open) => {
                     self.open = Some(open);
@@ -188,18 +196,15 @@ impl<'a> Served<'a> {
 
 /// Opens a device, and listens for its members.
 fn open(place: &Place, before: usize, options: &Options, together: &Together) -> Result<Open> {
-    let found = interface::find(&place.device).with_context(|| place.to_string())?;
-    let ifindex = found.with_context(|| interface::missing(&place.device))?;
-    let link = link::get(ifindex).with_context(|| place.to_string())?;
-    let name = Name::take(place)?;
-    options.ensure_not_the_hosts(place, ifindex)?;
-    let unusable = |error| anyhow!("{place}: {error}");
-    place.kind.check(&link).map_err(unusable)?;
-    let tags = match place.kind.steals() {
-        true => KeptTags::on(place)?,
-        false => None,
-    };
-    let Opened { sources, way } = place.kind.open(&link, options.sockets).map_err(unusable)?;
+    let Taken {
+        name,
+        tags,
+        ifindex,
+        hardware,
+        sources,
+        sender,
+        way,
+    } = opening::take(place, options)?;
     let cpus = options.cpus(place, before, sources.len())?;
     let queues = sources.into_iter().zip(&cpus.cpus).map(|(source, cpu)| {
         let cpu = *cpu;
@@ -207,15 +212,13 @@ fn open(place: &Place, before: usize, options: &Options, together: &Together) ->
     });
     let queues: std::io::Result<Vec<Queue>> = queues.collect();
     let queues = queues.with_context(|| format!("{place}: a thread for a receive queue"))?;
-    let device = Device::new(queues, ifindex, link.hardware, options.policy);
+    let device = Device::new(queues, ifindex, hardware, options.policy);
     let device = device.with_context(|| place.to_string())?;
     let device = device.beside(together, &place.to_string());
     let device = device.context("eventfd")?;
     let device = device.with_accounts(Accounts::of_machine());
     let mut device = device.with_access(options.access(place));
-    if options.sends {
-        let sender = Sender::open(ifindex);
-        let sender = sender.with_context(|| format!("{place}: the socket of --send"))?;
+    if let Some(sender) = sender {
         device = device.sending(sender);
     }
     // Last: a server that ends first accepts all that have connected.
@@ -223,7 +226,7 @@ fn open(place: &Place, before: usize, options: &Options, together: &Together) ->
     let server = Server::new(listener, device);
     if !options.is_quiet {
         let queues = server.device().queues().len();
-        streams::note(&ready(place, queues, way, &cpus, options, &name));
+        streams::note(&ready(place, queues, &way, &cpus, options, &name));
     }
     Ok(Open {
         _name: name,

@@ -22,7 +22,20 @@ use std::io;
 /// `Unsupported` for a machine without a list of calls; `EINVAL` and `ENOSYS` when the kernel lacks
 /// seccomp filters.
 pub fn confine() -> io::Result<()> {
-    let filter = filter(CALLS.ok_or(io::ErrorKind::Unsupported)?);
+    confine_to(CALLS.ok_or(io::ErrorKind::Unsupported)?)
+}
+
+/// Confines the process as [`confine`] does, but allows the calls of device drivers that run in it.
+///
+/// # Errors
+/// As [`confine`].
+pub fn confine_with_drivers() -> io::Result<()> {
+    let calls = CALLS.ok_or(io::ErrorKind::Unsupported)?;
+    confine_to(&[calls, DRIVERS].concat())
+}
+
+fn confine_to(calls: &[c_long]) -> io::Result<()> {
+    let filter = filter(calls);
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         // The kernel only reads the instructions, although the struct's pointer is mutable.
@@ -127,6 +140,21 @@ const CALLS: Option<&[c_long]> = Some(&[
     #[cfg(target_arch = "x86_64")] libc::SYS_lchown,
     #[cfg(target_arch = "x86_64")] libc::SYS_time,
 ]);
+
+/// What drivers of DPDK call later: timers for the states of links, messages in batches, the nodes
+/// of their memory, and connections of virtual devices.
+const DRIVERS: &[c_long] = &[
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_accept,
+    libc::SYS_get_mempolicy,
+    libc::SYS_set_mempolicy,
+    libc::SYS_mbind,
+    libc::SYS_munlock,
+];
 
 #[cfg(test)]
 mod tests {

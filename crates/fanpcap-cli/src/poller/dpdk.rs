@@ -1,0 +1,215 @@
+//! DPDK in the poller's process: finds the plugin, starts DPDK, and opens its devices.
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_dpdk::{Bus, DeviceName, Eal, EalOptions, Facts, Plugin, check_pci, free_huge_bytes};
+use fanpcap_linux::process::{capabilities, is_secure};
+use fanpcap_poller::Sender;
+use fanpcap_poller::dpdk::{DpdkSource, QUEUE_MIB, open};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{env, fs};
+
+use super::place::Place;
+
+/// What starts with the process, and opens devices.
+#[derive(Debug)]
+pub(super) struct Dpdk {
+    eal: Eal,
+    version: String,
+}
+
+/// A device that is open.
+pub(super) struct Opened {
+    pub(super) sources: Vec<DpdkSource>,
+    pub(super) sender: Sender,
+    /// The driver, and what it lacks, in words.
+    pub(super) way: String,
+}
+
+/// How DPDK starts, by the options of the command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Start {
+    /// Ordinary memory in the place of huge pages.
+    pub(super) ordinary_memory: bool,
+    /// More words for DPDK.
+    pub(super) words: Vec<String>,
+}
+
+/// Where sysfs is mounted.
+const SYS: &str = "/sys";
+
+impl Dpdk {
+    /// Starts DPDK if one of the devices is DPDK's. `queues` is the number of queues of each of
+    /// them, and `cpu` a CPU of this process.
+    ///
+    /// # Errors
+    /// Why DPDK does not start, and what to do.
+    pub(super) fn begin(
+        places: &[Place],
+        start: &Start,
+        queues: u16,
+        cpu: usize,
+    ) -> Result<Option<Self>> {
+        let names: Vec<&DeviceName> = places.iter().filter_map(|it| it.of_dpdk.as_ref()).collect();
+        let Some(first) = places.iter().find(|it| it.of_dpdk.is_some()) else {
+            return Ok(None);
+        };
+        let all_queues = u32::from(queues).saturating_mul(u32::try_from(names.len())?);
+        let begun = begin(&names, start, all_queues, cpu);
+        begun.map(Some).with_context(|| first.to_string())
+    }
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// Why the device can't be opened, and what to do.
+    pub(super) fn open(&self, name: &DeviceName, queues: u16) -> Result<Opened> {
+        if name.bus() == Bus::Pci {
+            check_pci(Path::new(SYS), name.name())?;
+        }
+        let opened = open(self.eal, name, queues)?;
+        let way = way(&self.version, &opened.facts, queues);
+        Ok(Opened {
+            sources: opened.sources,
+            sender: Sender::of_device(opened.sender),
+            way,
+        })
+    }
+
+    /// Drops all capabilities of DPDK's own thread. It began before this process dropped its own.
+    ///
+    /// # Errors
+    /// The thread does not do so.
+    pub(super) fn drop_capabilities(&self) -> Result<()> {
+        let (tell, told) = mpsc::channel();
+        self.eal.in_own_thread(move || {
+            // The receiver may have given up.
+            let _ = tell.send(capabilities::keep_only(&[]));
+        })?;
+        let dropped = told.recv_timeout(PATIENCE);
+        dropped.context("the thread of DPDK does not answer")??;
+        Ok(())
+    }
+}
+
+/// The longest wait for DPDK's thread.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn begin(names: &[&DeviceName], start: &Start, queues: u32, cpu: usize) -> Result<Dpdk> {
+    let plugin = Plugin::load(&plugin()?)?;
+    if !start.ordinary_memory {
+        ensure!(
+            free_huge_bytes(Path::new(SYS)) > 0,
+            "DPDK needs huge pages, and none is free: reserve {} MiB ('sysctl vm.nr_hugepages={}' \
+             where they have 2 MiB), or write --no-huge for virtual devices",
+            memory_mib(queues),
+            memory_mib(queues) / 2
+        );
+    }
+    let options = EalOptions {
+        ordinary_mib: start.ordinary_memory.then(|| memory_mib(queues)),
+        has_pci: names.iter().any(|it| it.bus() == Bus::Pci),
+        cpu,
+        prefix: format!("fanpcap-{}", std::process::id()),
+        more: start.words.clone(),
+    };
+    Ok(Dpdk {
+        eal: plugin.begin(&options)?,
+        version: plugin.runs(),
+    })
+}
+
+/// MiB of memory for so many queues.
+fn memory_mib(queues: u32) -> u32 {
+    queues.saturating_mul(QUEUE_MIB).saturating_add(OF_DPDK_MIB)
+}
+
+/// MiB of memory for DPDK itself, and for frames to send.
+const OF_DPDK_MIB: u32 = 64;
+
+/// The plugin's file: beside the command in the build tree, or in PREFIX/libexec. A variable may
+/// name another one.
+fn plugin() -> Result<PathBuf> {
+    if let Some(path) = env::var_os(VARIABLE).filter(|_| !is_secure()) {
+        return Ok(path.into());
+    }
+    let command = env::current_exe().context("where this command is")?;
+    // A link to the command may be elsewhere.
+    let command = fs::canonicalize(&command).unwrap_or(command);
+    let directory = command.parent().context("where this command is")?;
+    let places = [
+        directory.join(FILE),
+        directory.join("../libexec/fanpcap").join(FILE),
+    ];
+    let [_, installed] = &places;
+    let found = places.iter().find(|it| it.exists());
+    Ok(found.unwrap_or(installed).clone())
+}
+
+const FILE: &str = "fanpcap-dpdk.so";
+const VARIABLE: &str = "FANPCAP_DPDK_PLUGIN";
+
+/// How packets come, for the line about a device that is served.
+fn way(version: &str, facts: &Facts, queues: u16) -> String {
+    let mut text = format!("{version}, driver {}", facts.driver);
+    if facts.has_interrupts {
+        text += ", with interrupts";
+    }
+    if facts.has_stamps {
+        text += ", the device's time stamps";
+    }
+    if !facts.is_promiscuous {
+        text += ", not promiscuous";
+    }
+    if queues > 1 && !facts.is_symmetric {
+        text += ", queues chosen by the driver";
+    }
+    text
+}
+
+/// Checks that an option that is only for DPDK has a device.
+pub(super) fn ensure_used(start: &Start, places: &[Place]) -> Result<()> {
+    if places.iter().any(|it| it.of_dpdk.is_some()) {
+        return Ok(());
+    }
+    if start.ordinary_memory {
+        bail!("--no-huge is for the engine dpdk");
+    }
+    ensure!(start.words.is_empty(), "--eal is for the engine dpdk");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_names_what_the_device_has_and_lacks() {
+        let facts = Facts {
+            driver: "net_ixgbe".to_owned(),
+            mtu: None,
+            descriptors: 4096,
+            is_symmetric: true,
+            has_interrupts: true,
+            has_stamps: false,
+            is_promiscuous: true,
+        };
+        assert_eq!(
+            way("DPDK 22.11.11", &facts, 4),
+            "DPDK 22.11.11, driver net_ixgbe, with interrupts"
+        );
+        let other = Facts {
+            is_symmetric: false,
+            has_interrupts: false,
+            is_promiscuous: false,
+            ..facts
+        };
+        let text = way("DPDK", &other, 2);
+        assert!(
+            text.ends_with("not promiscuous, queues chosen by the driver"),
+            "{text}"
+        );
+        assert_eq!(memory_mib(4), 64 + 4 * 32);
+    }
+}

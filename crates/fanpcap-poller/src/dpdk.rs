@@ -1,0 +1,259 @@
+//! The source `dpdk`: a receive queue of a device of DPDK, which a plugin polls. The device's driver
+//! is in this process, so the kernel sees none of the packets.
+
+use crate::burst::{Burst, Packet};
+use crate::source::{Source, SourceCounts, SourceError};
+use fanpcap_dpdk::{
+    DeviceClock, DeviceName, Eal, Facts, Lent, OpenError, PortCounts, PortOptions, PortState,
+    Queue, Sender,
+};
+use fanpcap_linux::interface;
+use fanpcap_linux::wait::clock;
+use fanpcap_wire::{Frame, Tag};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A receive queue of a device of DPDK as a source.
+#[derive(Debug)]
+pub struct DpdkSource {
+    queue: Queue,
+    number: u16,
+    /// The packets that the queue can keep.
+    descriptors: u32,
+    /// Packets that were lent.
+    lent: u64,
+    /// The clock of a device that stamps packets.
+    clock: Option<Clock>,
+    /// The network interface under a virtual device.
+    interface: Option<Below>,
+    sender: DeviceSender,
+    counts: PortCounts,
+    failed: u64,
+}
+
+/// Sends frames on a device of DPDK. Clones send by turns.
+#[derive(Clone, Debug)]
+pub struct DeviceSender(Arc<Mutex<Sender>>);
+
+impl DeviceSender {
+    /// Sends a frame. Returns false if the device has no room for the frame now.
+    ///
+    /// # Errors
+    /// The device can't send, or can't send this frame.
+    pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
+        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.send(frame)
+    }
+}
+
+/// A device that is open.
+#[derive(Debug)]
+pub struct Opened {
+    /// A source for each receive queue, in the order of the queues' numbers.
+    pub sources: Vec<DpdkSource>,
+    /// Sends frames.
+    pub sender: DeviceSender,
+    /// What the device has.
+    pub facts: Facts,
+}
+
+/// The packets that a queue keeps while its thread does something else, if the device can.
+const DESCRIPTORS: u16 = 4096;
+
+/// Buffers of a queue: for all descriptors, for a burst, and for threads' caches. DPDK's pools use
+/// memory best if this is a power of two less one.
+const BUFFERS: u32 = 8191;
+
+/// Buffers that the queue's thread keeps. It uses these again and again, so they are in the CPU's
+/// cache.
+const CACHE: u32 = 256;
+
+/// Jumbo frames of 9 KiB.
+const MTU: u32 = 9216;
+
+/// MiB of memory that a queue takes.
+pub const QUEUE_MIB: u32 = 32;
+
+/// Takes the packets of a device, from now on, by so many receive queues.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open(eal: Eal, name: &DeviceName, queues: u16) -> Result<Opened, OpenError> {
+    let options = PortOptions {
+        queues,
+        descriptors: DESCRIPTORS,
+        buffers: BUFFERS,
+        cache: CACHE,
+        mtu: MTU,
+    };
+    open_with(eal, name, options)
+}
+
+/// Takes the packets of a device as [`open`] does, with other options.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open_with(eal: Eal, name: &DeviceName, options: PortOptions) -> Result<Opened, OpenError> {
+    let opened = eal.open(name, options)?;
+    let facts = opened.facts;
+    let sender = DeviceSender(Arc::new(Mutex::new(opened.sender)));
+    let sources = (0..).zip(opened.queues).map(|(number, queue)| DpdkSource {
+        queue,
+        number,
+        descriptors: facts.descriptors,
+        lent: 0,
+        clock: facts.has_stamps.then(Clock::default),
+        interface: name.interface().and_then(Below::new),
+        sender: sender.clone(),
+        counts: PortCounts::default(),
+        failed: 0,
+    });
+    Ok(Opened {
+        sources: sources.collect(),
+        sender,
+        facts,
+    })
+}
+
+impl DpdkSource {
+    /// For measurements: writes frames into the queue's buffers. See [`Queue::fill`].
+    pub fn fill(&mut self, write: impl FnMut(&mut [u8])) {
+        self.queue.fill(write);
+    }
+}
+
+/// Compares the device's clock with the kernel's from time to time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    of_device: DeviceClock,
+    renewed_ns: u64,
+}
+
+const RENEWAL_NS: u64 = 100_000_000;
+
+impl Clock {
+    fn renew(&mut self, queue: &Queue) {
+        let now_ns = clock::coarse_ns();
+        if now_ns.saturating_sub(self.renewed_ns) < RENEWAL_NS {
+            return;
+        }
+        self.renewed_ns = now_ns;
+        if let Ok(ticks) = queue.clock() {
+            self.of_device.read(ticks, clock::monotonic_ns());
+        }
+    }
+}
+
+/// A network interface under a virtual device. DPDK's drivers do not say that it was removed.
+#[derive(Clone, Debug)]
+struct Below {
+    name: String,
+    index: u32,
+}
+
+impl Below {
+    fn new(name: &str) -> Option<Self> {
+        let index = interface::index(name)?;
+        let name = name.to_owned();
+        Some(Self { name, index })
+    }
+
+    fn is_gone(&self) -> bool {
+        interface::index(&self.name) != Some(self.index)
+    }
+}
+
+/// linux/if_ether.h: `ETH_P_8021Q`. DPDK does not say which one the device has removed.
+const TPID: u16 = 0x8100;
+
+#[inline]
+fn of_lent<'a>(packet: &Lent<'a>, clock: Option<&Clock>) -> Packet<'a> {
+    let stamp = packet.stamp.zip(clock);
+    Packet {
+        frame: Frame {
+            bytes: packet.bytes,
+            tag: packet.tci.map(|tci| Tag { tpid: TPID, tci }),
+        },
+        wire_len: packet.wire_len,
+        hash: packet.hash,
+        stamp_ns: stamp.and_then(|(stamp, clock)| clock.of_device.monotonic_ns(stamp)),
+        is_sent: false,
+    }
+}
+
+impl Source for DpdkSource {
+    fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
+        if let Some(clock) = &mut self.clock {
+            clock.renew(&self.queue);
+        }
+        let (clock, lent) = (self.clock.as_ref(), &mut self.lent);
+        self.queue.burst(burst.room(), |packet| {
+            *lent += 1;
+            burst.push(of_lent(&packet, clock));
+        });
+        Ok(())
+    }
+
+    fn has_filled(&self, quarters: u8) -> bool {
+        let limit = self.descriptors / 4 * u32::from(quarters);
+        self.queue.waiting().is_some_and(|waiting| waiting > limit)
+    }
+
+    fn release(&mut self) {
+        self.queue.release();
+    }
+
+    fn check(&mut self) -> Result<(), SourceError> {
+        if self.interface.as_ref().is_some_and(Below::is_gone) {
+            return Err(SourceError::Gone);
+        }
+        // The state is that of the device.
+        match self.number {
+            0 => match self.queue.state() {
+                PortState::Up => Ok(()),
+                PortState::Down => Err(SourceError::Down),
+                PortState::Gone => Err(SourceError::Gone),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.descriptor()
+    }
+
+    fn begin_wait(&mut self) -> bool {
+        self.queue.set_interrupt(true);
+        true
+    }
+
+    fn end_wait(&mut self) {
+        self.queue.set_interrupt(false);
+    }
+
+    fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
+        self.sender.send(frame)
+    }
+
+    fn queue(&self) -> u16 {
+        self.number
+    }
+
+    /// The first queue has what the device has missed: DPDK counts it for the whole device.
+    fn counts(&mut self) -> SourceCounts {
+        if self.number == 0 {
+            match self.queue.counts() {
+                Ok(counts) => self.counts = counts,
+                Err(_) => self.failed += 1,
+            }
+        }
+        SourceCounts {
+            received: self.lent + self.counts.missed,
+            dropped: self.counts.missed,
+            skipped: 0,
+            starved: self.counts.no_buffers,
+            failed: self.failed,
+        }
+    }
+}
