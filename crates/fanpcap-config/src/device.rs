@@ -67,7 +67,7 @@ impl Device {
     /// The device string that `text` may mean, if an engine's name before its `:` is misspelt.
     pub fn meant(text: &str) -> Option<String> {
         let (prefix, names) = text.split_once(':')?;
-        let near = nearest(prefix, Driver::ours().map(Driver::name))?;
+        let near = nearest(prefix, Driver::all().map(Driver::name))?;
         (near != prefix).then(|| format!("{near}:{names}"))
     }
 
@@ -156,13 +156,13 @@ impl Device {
         &self.parts
     }
 
-    /// The name that the system's library gets: the interface of a virtual device; for other
-    /// devices the unchanged string, so that prefixes of that library (`dpdk:0`) still work.
+    /// The name that the system's library gets: the interface of a virtual device. Prefixes of that
+    /// library (`rpcap:eth0`) still work. Several devices have the unchanged string.
     pub fn system_name(&self) -> &str {
         match self.parts.as_slice() {
             // A handle without a device is never activated.
             _ if self.names_none() => ANY,
-            [part] if self.engine.is_none_or(Driver::is_ours) => &part.base,
+            [part] => &part.base,
             _ => &self.text,
         }
     }
@@ -270,8 +270,9 @@ mod tests {
         assert_eq!(classify("pfq:eth0:1").system_name(), "eth0");
         assert_eq!(classify("xdp:eth0:1").system_name(), "eth0");
         assert_eq!(classify("eth0^eth1").parts().len(), 2);
-        assert_eq!(classify("dpdk:0").system_name(), "dpdk:0");
+        assert_eq!(classify("zc:0").system_name(), "0");
         assert_eq!(classify("rpcap:eth0").engine(), None);
+        assert_eq!(classify("rpcap:eth0").system_name(), "rpcap:eth0");
     }
 
     #[test]

@@ -36,8 +36,6 @@ pub enum Kind {
     /// handle enters a group as at a poller. The crate `fanpcap-engines` contains the engine of
     /// this name.
     Library,
-    /// This version does not have the engine, for this reason.
-    Absent(&'static str),
 }
 
 /// The engines, in the order in which messages list them.
@@ -49,7 +47,10 @@ static TABLE: [Row; 9] = [
         captures_sent: false,
         ..row("afxdp", Kind::Polled)
     },
-    row("dpdk", Kind::Absent(POLLED)),
+    Row {
+        captures_sent: false,
+        ..row("dpdk", Kind::Polled)
+    },
     Row {
         captures_sent: false,
         ..row("netmap", Kind::Polled)
@@ -66,8 +67,6 @@ static TABLE: [Row; 9] = [
     },
 ];
 
-const POLLED: &str = "it needs a process that polls the device";
-
 const fn row(name: &'static str, kind: Kind) -> Row {
     Row {
         name,
@@ -82,11 +81,6 @@ impl Driver {
     /// All engines, in the order in which messages list them.
     pub fn all() -> impl Iterator<Item = Driver> {
         TABLE.iter().map(Driver)
-    }
-
-    /// The engines that this version has, for proposals in messages.
-    pub fn ours() -> impl Iterator<Item = Driver> {
-        Driver::all().filter(|engine| engine.is_ours())
     }
 
     /// The name.
@@ -129,19 +123,6 @@ impl Driver {
     /// Whether a poller takes the engine's packets from the device.
     pub fn has_poller(self) -> bool {
         self.kind() == Kind::Polled
-    }
-
-    /// The reason why this version does not have the engine; `None` if this version has it.
-    pub fn absent(self) -> Option<&'static str> {
-        match self.kind() {
-            Kind::Absent(reason) => Some(reason),
-            Kind::Sockets | Kind::Devices | Kind::Polled | Kind::Library => None,
-        }
-    }
-
-    /// Whether this version has the engine.
-    pub fn is_ours(self) -> bool {
-        self.absent().is_none()
     }
 
     /// Whether the prefix may stand without a device.

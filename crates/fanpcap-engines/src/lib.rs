@@ -20,9 +20,10 @@ pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
 
 /// All engines whose packets come from a poller, or from a kernel module of others.
-static POLLED: [&dyn Polled; 5] = [
+static POLLED: [&dyn Polled; 6] = [
     &OfPoller::PACKET,
     &OfPoller::AFXDP,
+    &OfPoller::DPDK,
     &OfPoller::NETMAP,
     &PfRing,
     &OfPoller::ZC,

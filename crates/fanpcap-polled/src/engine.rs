@@ -23,17 +23,31 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct OfPoller {
     name: &'static str,
+    /// Whether the devices are network interfaces.
+    has_interface: bool,
 }
 
 impl OfPoller {
     /// The poller reads a packet socket.
-    pub const PACKET: Self = Self { name: "packet" };
+    pub const PACKET: Self = Self::on_interfaces("packet");
     /// The poller reads AF_XDP sockets.
-    pub const AFXDP: Self = Self { name: "afxdp" };
+    pub const AFXDP: Self = Self::on_interfaces("afxdp");
     /// The poller reads the rings of netmap.
-    pub const NETMAP: Self = Self { name: "netmap" };
+    pub const NETMAP: Self = Self::on_interfaces("netmap");
     /// The poller reads the queues of PF_RING ZC.
-    pub const ZC: Self = Self { name: "zc" };
+    pub const ZC: Self = Self::on_interfaces("zc");
+    /// The poller polls devices of DPDK.
+    pub const DPDK: Self = Self {
+        name: "dpdk",
+        has_interface: false,
+    };
+
+    const fn on_interfaces(name: &'static str) -> Self {
+        Self {
+            name,
+            has_interface: true,
+        }
+    }
 }
 
 /// A poller's pools have whole blocks of this length, and so many if the member asks for no size.
@@ -51,6 +65,9 @@ impl Polled for OfPoller {
     }
 
     fn is_elsewhere(&self, device: &str) -> bool {
+        if !self.has_interface {
+            return true;
+        }
         match place::open(self.name, device) {
             Ok(found) => found.is_mounted,
             // [`Polled::enter`] reports other errors. Otherwise the system's library would say that

@@ -79,7 +79,7 @@ impl Request {
             None
         });
         let mut device = Device::classify(whole.as_deref().unwrap_or(device), exists);
-        if whole.is_none() && device.engine().is_none_or(Driver::is_ours) {
+        if whole.is_none() {
             // Best effort: if a name can't be looked up, the activation reports it.
             device = device.renamed(|name| own_name(name).ok().flatten());
         }
@@ -111,8 +111,7 @@ impl Request {
     /// A request for each device of a handle on several devices; `None` for a handle on one device.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
-        let is_ours = self.device.engine().is_none_or(Driver::is_ours);
-        (is_ours && parts.len() > 1).then(|| {
+        (parts.len() > 1).then(|| {
             let settings = named_twice(&self.device).map_or_else(|| self.settings.clone(), Err);
             let of_part = |part| Self {
                 device: self.device.of_part(part),

@@ -157,11 +157,6 @@ impl Entry {
         Some(bytes)
     }
 
-    /// Whether the entry names an engine that this version has.
-    pub(super) fn is_ours(&self) -> bool {
-        self.engine().is_some_and(Driver::is_ours)
-    }
-
     /// Whether the entry asks only for what packet sockets do anyway. Such an entry is not refused
     /// for packet sockets.
     pub(super) fn is_default(&self) -> bool {

@@ -59,8 +59,6 @@ pub(super) enum Scope {
 pub(super) enum Honoured {
     /// All handles to which the setting applies.
     Always,
-    /// All handles, if the value is an engine that this version has.
-    OurEngines,
     /// Handles on engines that attach to devices.
     OnDevices,
     /// Handles on engines other than packet sockets.
@@ -137,8 +135,7 @@ pub(super) static KEYS: [Row; 18] = [
     .set_by(&["CAPLEN"], None),
     Row::new(Key::Ring, &["ring"], Scope::Device, Takes::Size).set_by(&["RING"], None),
     Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Driver)
-        .set_by(&["DRIVER"], None)
-        .honoured(Honoured::OurEngines),
+        .set_by(&["DRIVER"], None),
     Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnDevices),
     Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo)
         .honoured(Honoured::OnEngine),

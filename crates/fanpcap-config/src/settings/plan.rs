@@ -119,9 +119,6 @@ impl Settings {
             }
             waits_if_gone = waits.map(Entry::origin);
         }
-        if choice.is_some() {
-            refuse_engine(device)?;
-        }
         tpacket |= waits_if_gone.is_some();
         let caplen = self
             .for_all(Key::Caplen)
@@ -336,7 +333,6 @@ impl<'a> Handle<'a> {
         let has_rings = takes_device || engine.is_some_and(Driver::is_polled);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
-            Honoured::OurEngines => self.asked.driver() == Some(entry) && !entry.is_ours(),
             Honoured::OnDevices => {
                 !takes_device && self.asked.concerns(entry) && !entry.is_default()
             }
@@ -352,9 +348,6 @@ impl<'a> Handle<'a> {
         }
         match environment.iter().chain(file).find(refused) {
             None => Ok(()),
-            Some(entry) if entry.key.row().honoured == Honoured::OurEngines => {
-                Err(not_in_version(entry))
-            }
             Some(entry) => Err(needs_engine(entry)),
         }
     }
@@ -378,17 +371,6 @@ impl Entry {
         };
         Some(name.clone())
     }
-}
-
-/// The report of a driver that this version does not have.
-fn not_in_version(entry: &Entry) -> Report {
-    let (is_variable, name) = (entry.is_variable(), &entry.name);
-    let remove = if is_variable { "unset" } else { "remove" };
-    let what = entry.engine().map_or("", Driver::name);
-    let why = entry.engine().and_then(Driver::absent).unwrap_or_default();
-    let message = format!("driver '{what}' is not in this version: {why}");
-    let hint = format!("write tpacket, or {remove} {name}");
-    entry.blame(Fault::new("setting-not-in-version", message).hint(hint))
 }
 
 /// The report of a setting that the device's engine does not honour.
@@ -429,16 +411,6 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
         "write 'fanout@GROUP = MODE' in the config file".to_owned()
     };
     entry.blame(Fault::new("variable-ambiguous", message).hint(hint))
-}
-
-fn refuse_engine(device: &Device) -> Result<(), Report> {
-    let engine = device.engine();
-    let Some((engine, why)) = engine.and_then(|it| Some((it, it.absent()?))) else {
-        return Ok(());
-    };
-    let message = format!("groups on engine '{engine}' are not in this version: {why}");
-    let fault = Fault::new("engine-not-in-version", message).hint("leave the prefix out");
-    Err(fault.at("device", 1, device.text()))
 }
 
 const DEF_GROUP: &str = "add 'def_group = NUMBER', or write 'fanout@NUMBER'";

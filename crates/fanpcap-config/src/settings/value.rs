@@ -193,7 +193,7 @@ fn steal(text: &str) -> Result<Steal, Fault> {
 fn engine(text: &str) -> Result<Driver, Fault> {
     let lower = text.to_ascii_lowercase();
     Driver::named(&lower).ok_or_else(|| {
-        let names: Vec<&str> = Driver::ours().map(Driver::name).collect();
+        let names: Vec<&str> = Driver::all().map(Driver::name).collect();
         let near = nearest(&lower, names.clone()).map(str::to_owned);
         let otherwise = format!("the drivers are {}", names.join(", "));
         Fault::new("driver-unknown", format!("unknown driver {}", quote(text)))

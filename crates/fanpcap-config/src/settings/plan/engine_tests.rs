@@ -26,7 +26,7 @@ fn the_engine_is_asked_for_by_the_devices_name_then_the_environment_then_the_fil
     assert_eq!(asks(&[], file, "eth1"), "");
     assert_eq!(asks(&[], "", "xdp:eth1"), "xdp:eth1");
     assert_eq!(asks(&variable, file, "tpacket:eth0"), "");
-    assert_eq!(asks(&variable, "", "dpdk:0"), "");
+    assert_eq!(asks(&variable, "", "zc:0"), "");
     assert_eq!(asks(&[("PCAP_DRIVER", "tpacket")], file, "eth0"), "");
     assert_eq!(
         asks(&[("PCAP_DRIVER", "tpacket")], file, "xdp:eth0"),

@@ -69,25 +69,11 @@ pub(super) fn refusal(
 }
 
 #[test]
-fn a_driver_that_is_not_here_is_told_by_its_name() {
-    let said = |variables: &[_], config| {
-        let plan = plan_with(&settings(variables, config), "eth0", None);
-        plan.unwrap_err().to_string()
-    };
-    let of_variable = said(&[("PCAP_DRIVER", "dpdk")], "");
-    let expected = "driver 'dpdk' is not in this version: it needs a process that polls the device; write tpacket, or unset PCAP_DRIVER\n";
-    assert!(of_variable.contains(expected), "{of_variable}");
-    let of_file = said(&[], "driver@eth0 = dpdk");
-    let expected = "driver 'dpdk' is not in this version: it needs a process that polls the device; write tpacket, or remove driver@eth0\n";
-    assert!(of_file.contains(expected), "{of_file}");
-}
-
-#[test]
 fn nothing_set_means_nothing_done() {
     assert!(settings(&[], "# nothing").is_empty());
     assert!(settings(&[("PCAP_HUB", "auto")], "").is_empty());
     assert!(!settings(&[], "caplen = 1").is_empty());
-    for device in ["eth0", "dpdk:eth0", "eth0^eth1", "nflog:5"] {
+    for device in ["eth0", "rpcap:eth0", "eth0^eth1", "nflog:5"] {
         let plan = plan_with(&Settings::default(), device, None).unwrap();
         assert_eq!(plan, Plan::default(), "{device}");
     }
@@ -253,19 +239,6 @@ fn a_mode_without_a_group_is_refused() {
 }
 
 #[test]
-fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
-    let line = "driver@eth0 = dpdk";
-    let refused = ("setting-not-in-version", line.to_owned());
-    assert_eq!(refusal(&[], line, "eth0"), refused);
-    assert_eq!(refusal(&[], line, "eth0:1"), refused);
-    assert_eq!(joins(&[], line, "eth1"), "");
-    assert_eq!(
-        refusal(&[("PCAP_DRIVER", "dpdk")], "", "any").0,
-        "setting-not-in-version"
-    );
-}
-
-#[test]
 fn the_rings_size_is_the_settings_on_every_engine() {
     let bytes = |variables: &[(&str, &str)], device: &str| {
         let file = "ring@eth0 = 32M\nring@eth1:1 = 2M\ngroup_eth1 = 3\n";
@@ -298,9 +271,8 @@ fn the_engine_on_af_packet_is_asked_for_by_prefix_environment_or_file() {
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth0:1"), yes);
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth1"), none);
     assert_eq!(asked(&[], "group = 3", "eth0"), (false, true));
-    let file = "driver@eth0 = dpdk";
+    let file = "driver@eth0 = zc";
     assert_eq!(asked(&[("PCAP_DRIVER", "tpacket")], file, "eth0"), yes);
-    assert_eq!(refusal(&[], file, "eth0").0, "setting-not-in-version");
 }
 
 #[test]
@@ -362,13 +334,6 @@ fn what_a_group_of_the_kernels_cannot_do_is_refused_where_it_was_asked_for() {
 fn a_program_that_no_handle_joins_with_is_not_compiled() {
     let file = "group_eth1 = 3\ngroup_eth0 = 4\nfanout@3 = main = tpc >-> steer_flow";
     assert_eq!(joins(&[], file, "eth0"), "4 default /etc/pcap.conf:2");
-}
-
-#[test]
-fn other_engines_are_refused_with_a_group() {
-    let group = [("PCAP_GROUP_eth1", "3")];
-    assert_eq!(refusal(&group, "", "dpdk:eth1").0, "engine-not-in-version");
-    assert_eq!(joins(&group, "", "dpdk:eth0"), "");
 }
 
 #[test]
