@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+mod dpdk;
 mod ends;
 mod filtered;
 mod members;

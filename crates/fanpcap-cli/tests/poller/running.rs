@@ -28,7 +28,7 @@ pub(crate) struct Poller {
 }
 
 /// The command with these arguments after `fanpcap poller`.
-fn command(arguments: &str) -> Command {
+pub(crate) fn command(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
     command.arg("poller").args(arguments.split_whitespace());
     command

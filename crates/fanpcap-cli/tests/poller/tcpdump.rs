@@ -14,6 +14,37 @@ const FIRST: u64 = 1_000_000;
 
 const COUNT: u64 = 8000;
 
+/// Two and then four copies of tcpdump in a group share the packets of a poller's device, to which
+/// the frames come that are sent on [`NEAR`].
+pub(crate) fn share_flow_by_flow(device: &str) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let injector = Injector::open(NEAR)?;
+    for copies in [2, 4] {
+        let start = |number| {
+            let file = scratch.file(&format!("{copies}-{number}.pcap"));
+            let program = Program::tcpdump(device, file)?;
+            program.group(5, "flow").start(&scratch)
+        };
+        let members = (0..copies).map(start).collect::<Result<Vec<_>>>()?;
+        let before = share(&injector, &members)?;
+        let flows = traffic::flows(1, 300);
+        for frame in traffic::frames(1, &flows, 0..COUNT)? {
+            injector.send(&frame.bytes)?;
+        }
+        await_captured(&members, before + COUNT)?;
+        let ended = members.into_iter().map(Member::stop);
+        let ended = ended.collect::<Result<Vec<_>>>()?;
+        let mut received = 0;
+        for ended in &ended {
+            received += ended.count(" packets received by filter")? as u64;
+            ensure!(ended.count(" packets dropped by kernel")? == 0);
+        }
+        ensure!(received == before + COUNT, "{received}");
+        check(ended.iter().map(|it| it.capture()).collect::<Result<_>>()?)?;
+    }
+    Ok(())
+}
+
 fn captured(members: &[Member]) -> u64 {
     members.iter().map(|it| it.captured() as u64).sum()
 }
@@ -60,32 +91,8 @@ fn check(mut captures: Vec<Capture>) -> Result<()> {
 fn tcpdumps_in_a_group_share_the_packets_flow_by_flow() {
     within_new(|| {
         Veth::new(NEAR, FAR, 1)?;
-        let scratch = Scratch::new()?;
-        let injector = Injector::open(NEAR)?;
         let poller = Poller::start(&format!("packet:{FAR}"), 1)?;
-        for copies in [2, 4] {
-            let start = |number| {
-                let file = scratch.file(&format!("{copies}-{number}.pcap"));
-                let program = Program::tcpdump(&format!("packet:{FAR}"), file)?;
-                program.group(5, "flow").start(&scratch)
-            };
-            let members = (0..copies).map(start).collect::<Result<Vec<_>>>()?;
-            let before = share(&injector, &members)?;
-            let flows = traffic::flows(1, 300);
-            for frame in traffic::frames(1, &flows, 0..COUNT)? {
-                injector.send(&frame.bytes)?;
-            }
-            await_captured(&members, before + COUNT)?;
-            let ended = members.into_iter().map(Member::stop);
-            let ended = ended.collect::<Result<Vec<_>>>()?;
-            let mut received = 0;
-            for ended in &ended {
-                received += ended.count(" packets received by filter")? as u64;
-                ensure!(ended.count(" packets dropped by kernel")? == 0);
-            }
-            ensure!(received == before + COUNT, "{received}");
-            check(ended.iter().map(|it| it.capture()).collect::<Result<_>>()?)?;
-        }
+        share_flow_by_flow(&format!("packet:{FAR}"))?;
         poller.end()?;
         Ok(())
     })
