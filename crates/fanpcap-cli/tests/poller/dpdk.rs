@@ -45,6 +45,7 @@ impl Installed {
 }
 
 /// Runs a test with DPDK, which is skipped if DPDK is not installed.
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 fn with_dpdk(test: impl FnOnce(&Installed) -> Result<()> + Send) {
     let scratch = Scratch::new().unwrap();
     if let Ok(plugin) = dpdk::plugin(&scratch) {
