@@ -10,8 +10,8 @@ mod abi;
 mod name;
 mod system;
 mod plugin;
-mod port;
 mod eal;
+mod port;
 mod stamps;
 
 pub use abi::{BURST, VERSION};
