@@ -3,8 +3,8 @@
 //! needs no capability. It is a member as long as any process has the connection open, such as a
 //! child that it has forked.
 //!
-//! PF_RING is an engine of the same kind ([`pfring`]): its kernel module shares the packets of a group,
-//! in the place of a poller (decision 71).
+//! PF_RING is an engine of the same kind ([`pfring`]): its kernel module shares the packets of a
+//! group, in the place of a poller (decision 71).
 #![forbid(unsafe_code)]
 
 mod port;

@@ -1,5 +1,5 @@
-//! The source `dpdk`: a receive queue of a device of DPDK, which a plugin polls. The device's driver
-//! is in this process, so the kernel sees none of the packets.
+//! The source `dpdk`: a receive queue of a device of DPDK, which a plugin polls. The device's
+//! driver is in this process, so the kernel sees none of the packets.
 
 use crate::burst::{Burst, Packet};
 use crate::source::{Source, SourceCounts, SourceError};

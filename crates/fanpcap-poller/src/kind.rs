@@ -405,6 +405,13 @@ mod tests {
     }
 
     #[test]
+    fn the_host_loses_packets_of_its_own_devices_only() {
+        let stealing = SourceKind::ALL.into_iter().filter(|kind| kind.steals());
+        let names: Vec<&str> = stealing.map(SourceKind::name).collect();
+        assert_eq!(names, ["afxdp", "netmap", "zc"]);
+    }
+
+    #[test]
     fn what_the_source_can_not_be_on_is_told() {
         let link = |change: &dyn Fn(&mut Link)| {
             let mut link = Link {

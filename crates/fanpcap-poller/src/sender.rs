@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 pub struct SentCounts {
     /// Frames that the kernel or the device has taken.
     pub sent: u64,
-    /// Frames that the kernel or the device has refused, or for which the device's queue had no room.
+    /// Frames that the kernel or the device has refused, or for which the device's queue had no
+    /// room.
     pub failed: u64,
 }
 

@@ -59,11 +59,12 @@ pub(crate) struct Arguments {
     /// A file with rules about who may become a member of which device, and what each user may take
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Whether an engine other than packet may take the packets of a device that the host uses: yes
-    /// refuses such a device, force takes its packets
+    /// Whether afxdp, netmap or zc may take the packets of a device that the host uses: yes refuses
+    /// such a device, force takes its packets
     #[arg(long, value_name = "WORD", value_enum, default_value_t = Steal::Yes)]
     steal: Steal,
-    /// The engine dpdk uses ordinary memory in the place of huge pages. Virtual devices work with it
+    /// The engine dpdk uses ordinary memory in the place of huge pages. Virtual devices work with
+    /// it
     #[arg(long)]
     no_huge: bool,
     /// A further word for DPDK's own command line, such as --eal=--iova-mode=va; may be repeated

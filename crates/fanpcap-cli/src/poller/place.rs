@@ -92,7 +92,10 @@ mod tests {
         for (wrong, expected) in [
             ("eth0", "packet:eth0 or afxdp:eth0"),
             ("packet:", "write the engine and the device"),
-            ("xdp:eth0", "'xdp': write packet or afxdp or netmap or zc or dpdk"),
+            (
+                "xdp:eth0",
+                "'xdp': write packet or afxdp or netmap or zc or dpdk",
+            ),
             ("dpdk:eth0", "no device 'eth0': write a PCI address"),
             (":eth0", "'': write packet"),
         ] {

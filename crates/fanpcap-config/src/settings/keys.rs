@@ -134,8 +134,7 @@ pub(super) static KEYS: [Row; 18] = [
     )
     .set_by(&["CAPLEN"], None),
     Row::new(Key::Ring, &["ring"], Scope::Device, Takes::Size).set_by(&["RING"], None),
-    Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Driver)
-        .set_by(&["DRIVER"], None),
+    Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Driver).set_by(&["DRIVER"], None),
     Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnDevices),
     Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo)
         .honoured(Honoured::OnEngine),

@@ -107,7 +107,7 @@ fn pool(ifindex: u32, membership: &Membership) -> Pool {
     let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
     match rings.input(slot, socket.as_fd(), None).unwrap().ring {
         Ring::Pool(pool) => pool,
-        Ring::V2(_) | Ring::V3(_) => panic!("a ring of a packet socket"),
+        Ring::V2(_) | Ring::V3(_) | Ring::Calls(_) => panic!("no ring of the engine"),
     }
 }
 
