@@ -10,9 +10,10 @@ use fanpcap_linux::interface;
 use fanpcap_pfring::{Handle, OpenError, Options, Receiver};
 use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_ring::{CallRing, Ring};
-use fanpcap_steer::modes;
+use fanpcap_steer::{GroupOptions, modes};
 use port::{NoTasks, Packets, PfringPort};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,7 +39,11 @@ impl Polled for PfRing {
         Vec::new()
     }
 
-    fn enter(&self, request: &EnterRequest<'_>) -> Result<Arc<dyn PolledIo>, Refusal> {
+    fn enter(
+        &self,
+        request: &EnterRequest<'_>,
+        _: &mut Option<OwnedFd>,
+    ) -> Result<Arc<dyn PolledIo>, Refusal> {
         let cluster = cluster(request).map_err(|why| Refusal::new(why, "pfring-lacks"))?;
         let options = Options {
             snaplen: request.ask.snaplen.min(LONGEST),
@@ -160,6 +165,15 @@ impl PolledIo for Io {
         self.group
     }
 
+    fn steering(&self) -> Option<(&str, GroupOptions)> {
+        None
+    }
+
+    /// One kernel module serves all devices.
+    fn poller(&self) -> u64 {
+        0
+    }
+
     fn send(&self, _: &[u8]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -186,7 +200,7 @@ impl PolledIo for Io {
 mod tests {
     use super::*;
     use fanpcap_engine::Ask;
-    use fanpcap_steer::{Balance, GroupOptions};
+    use fanpcap_steer::Balance;
 
     fn request<'a>() -> EnterRequest<'a> {
         EnterRequest {
@@ -202,6 +216,8 @@ mod tests {
                 outgoing: true,
             },
             limit: Duration::ZERO,
+            former: None,
+            whole: None,
         }
     }
 
