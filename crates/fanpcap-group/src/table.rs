@@ -247,8 +247,9 @@ pub(crate) struct Row {
     /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
     /// gets the sticky id of its predecessor.
     pub(crate) sticky_id: u64,
-    /// The cookie of the member's socket in the lead, if the group follows another group. In a group
-    /// of a poller: the pair of the member (`slots::beside`); 0: it belongs to no other member.
+    /// The cookie of the member's socket in the lead, if the group follows another group. In a
+    /// group of a poller: the pair of the member (`slots::beside`); 0: it belongs to no other
+    /// member.
     pub(crate) lead: u64,
 }
 

@@ -179,7 +179,8 @@ const EXCLUSIVE: u64 = 0x800;
 const RECEIVE_ONLY: u64 = 0x2000;
 
 /// `NIOCCTRL`: _IOWR('i', 151, struct nmreq_header).
-const CONTROL: libc::Ioctl = 3 << 30 | (size_of::<Header>() as libc::Ioctl) << 16 | LETTER | 151;
+const CONTROL: libc::Ioctl =
+    (3 << 30) | ((size_of::<Header>() as libc::Ioctl) << 16) | LETTER | 151;
 /// `NIOCRXSYNC`: _IO('i', 149).
 const SYNC_RECEIVED: libc::Ioctl = LETTER | 149;
 const LETTER: libc::Ioctl = 0x69 << 8;

@@ -1,6 +1,6 @@
-// A stand-in for libpfring: the functions of pfring.h that fanpcap calls, on packet sockets. A
-// cluster is a fan-out group of the kernel's. It shows that the functions are called as pfring.h
-// publishes them. It does not show what PF_RING does.
+/* A stand-in for libpfring: the functions of pfring.h that fanpcap calls, on packet sockets. A
+   cluster is a fan-out group of the kernel's. It shows that the functions are called as pfring.h
+   publishes them. It does not show what PF_RING does. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
