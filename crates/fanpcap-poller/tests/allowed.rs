@@ -50,6 +50,9 @@ fn ledger(poller: &Poller) -> SeenLedger {
 }
 
 /// The pool of a member that dies has no other packets for those that take it over.
+/// Which packets a member gets.
+type Wanted<'a> = &'a dyn Fn(&Frame) -> bool;
+
 #[test]
 fn members_share_what_the_filter_lets_through_and_the_ledger_has_the_rest() {
     let wire = Wire::default();
@@ -121,7 +124,7 @@ fn each_user_has_its_own_filter_whatever_the_members_ask_for() {
     let udp_v4 = |it: &Frame| is_udp(it) && is_v4(it);
     let tcp = |it: &Frame| !is_udp(it);
     let own = hello();
-    let all: [(&Hello, u32, &dyn Fn(&Frame) -> bool); 6] = [
+    let all: [(&Hello, u32, Wanted<'_>); 6] = [
         (&copies, 1, &udp_v4),
         (&copies, 1, &udp_v4),
         (&alone, 1, &is_udp),

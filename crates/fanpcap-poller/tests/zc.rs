@@ -45,7 +45,10 @@ fn check(ifindex: u32, queues: usize) {
     let opened = SourceKind::Zc.open(&link, 1).unwrap();
     let mut sources = opened.sources;
     let of_queues: Vec<u16> = sources.iter().map(|it| it.queue()).collect();
-    assert_eq!(of_queues, (0..queues as u16).collect::<Vec<_>>());
+    assert_eq!(
+        of_queues,
+        (0..u16::try_from(queues).unwrap()).collect::<Vec<_>>()
+    );
     let injector = Injector::open("va").unwrap();
     let frames = frames();
     frames
