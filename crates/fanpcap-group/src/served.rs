@@ -12,7 +12,8 @@
 
 use crate::lead::is_behind;
 use crate::shared::{group_key, table};
-use crate::slots::{self, Beside, KernelOps, Slots, Unjoined, Weighed};
+pub use crate::slots::Beside;
+use crate::slots::{self, KernelOps, Slots, Unjoined, Weighed};
 use crate::table::{FinalCounters, Row, State, Table, at};
 use crate::view::{self, View};
 use crate::weight::WeighError;
@@ -189,24 +190,15 @@ impl ServedGroup {
         self.beside.is_some()
     }
 
-    /// Since when the member with this pair is gone from the group beside this one, nanoseconds of
-    /// `CLOCK_MONOTONIC`.
-    pub fn lost_beside(&self, pair: u64) -> Option<u64> {
-        self.look_beside()?.lost_since(pair)
-    }
-
-    /// Whether the member with this pair has a share in the group beside this one.
-    pub fn has_share_beside(&self, pair: u64) -> bool {
-        self.look_beside().is_some_and(|it| it.has_share(pair))
-    }
-
     /// The weight of the member with this pair in the group beside this one, if it has such a
     /// member.
     pub fn weight_beside(&self, pair: u64) -> Option<u16> {
         self.look_beside()?.weight(pair)
     }
 
-    fn look_beside(&self) -> Option<Beside> {
+    /// The table of the group that decides about members of both; `None` if this group does, or
+    /// while the table changes.
+    pub fn look_beside(&self) -> Option<Beside> {
         Beside::of(table(self.beside.as_deref()?))
     }
 
@@ -225,8 +217,9 @@ impl ServedGroup {
         newcomer: &Joining<'_>,
         members: &mut dyn Members,
     ) -> io::Result<Option<u8>> {
+        let weight = self.weight_beside(newcomer.pair);
         let row = Row {
-            weight: newcomer.weight,
+            weight: weight.unwrap_or(newcomer.weight),
             class: newcomer.class,
             pid: newcomer.pid,
             cookie: newcomer.member,

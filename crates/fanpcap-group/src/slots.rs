@@ -36,7 +36,7 @@ mod memberless;
 
 use crate::lead::Lead;
 use crate::table::{Journal, Part, Row, State, Table, at};
-pub(crate) use beside::Beside;
+pub use beside::Beside;
 pub(crate) use classes::{is_of_class, leaves_to_others, succeeds};
 use fanpcap_buckets::{Share, Slot};
 pub(crate) use joining::Unjoined;
@@ -405,7 +405,11 @@ impl<'a, G: KernelOps> Slots<'a, G> {
             true => beside::plan(self.table, class, shares, beside),
             false => rounds::plan(self.table, part, shares),
         };
-        let owners = part.owners(&classes::kept(self.table, class));
+        let kept = match stands_beside {
+            true => classes::kept_beside(self.table, class),
+            false => classes::kept(self.table, class),
+        };
+        let owners = part.owners(&kept);
         moves.retain(|step| owners[step.bucket].is_none());
         for step in &moves {
             self.kernel.step();

@@ -70,24 +70,18 @@ impl Tasks {
         if self.has_reported.load(Ordering::Relaxed) {
             return None;
         }
-        match send(self.connection.as_fd(), &Request::Reads) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(AGAIN),
-            // After another error the connection is closed, which the port reports.
-            Ok(()) | Err(_) => {
-                self.has_reported.store(true, Ordering::Relaxed);
-                None
-            }
-        }
+        let is_over = is_over(&send(self.connection.as_fd(), &Request::Reads));
+        self.has_reported.store(is_over, Ordering::Relaxed);
+        (!is_over).then_some(AGAIN)
     }
 
     /// Says that the member takes no packets from now on. Returns when to try again, if the message
     /// has no room.
     fn hold(&self) -> Option<Duration> {
-        let sent = send(self.connection.as_fd(), &Request::Holds);
-        let has_room = !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-        self.holds.store(has_room, Ordering::Relaxed);
-        self.owes_answer.store(!has_room, Ordering::Relaxed);
-        (!has_room).then_some(AGAIN)
+        let is_over = is_over(&send(self.connection.as_fd(), &Request::Holds));
+        self.holds.store(is_over, Ordering::Relaxed);
+        self.owes_answer.store(!is_over, Ordering::Relaxed);
+        (!is_over).then_some(AGAIN)
     }
 
     /// Takes packets again.
@@ -128,6 +122,15 @@ impl Tasks {
             done: Box::new(done),
         })
     }
+}
+
+/// Whether a message needs no other attempt: it was sent, or the connection has ended, which the
+/// port reports. The kernel may have no room or no memory for the message now.
+fn is_over(sent: &io::Result<()>) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, NotConnected};
+    let ended = [BrokenPipe, ConnectionReset, NotConnected, InvalidData];
+    sent.as_ref()
+        .map_or_else(|error| ended.contains(&error.kind()), |()| true)
 }
 
 fn send(connection: BorrowedFd<'_>, request: &Request) -> io::Result<()> {

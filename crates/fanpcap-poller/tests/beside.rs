@@ -435,3 +435,70 @@ fn new_groups_have_unused_numbers_on_all_devices() {
         "{numbers:?}"
     );
 }
+
+/// The ranks of a class are also the members that get copies. They follow the other device's.
+#[test]
+fn copies_come_once_to_each_member_of_a_device() {
+    let mut pair = Pair::new();
+    let copies = || Hello {
+        steering: Steering::Program(Program {
+            text: "main = udp".to_owned(),
+            flows: None,
+            balance: None,
+        }),
+        ..hello()
+    };
+    let on: [&[usize]; 5] = [&[0, 1], &[0], &[0], &[1], &[1]];
+    let mut all = Vec::new();
+    for devices in on {
+        let mut process = pair.process();
+        for &device in devices {
+            pair.open_as(&mut process, device, copies());
+        }
+        all.push(process);
+    }
+    pair.settle(&mut all);
+    pair.send();
+    for device in BOTH {
+        let members = all.iter_mut().filter_map(|it| it.members[device].as_mut());
+        let got: Vec<Vec<u64>> = members
+            .map(|it| {
+                it.read();
+                it.got.clone()
+            })
+            .collect();
+        assert!(got.len() == 3 && !got[0].is_empty());
+        let is_once = |it: &Vec<u64>| it.iter().collect::<BTreeSet<_>>().len() == it.len();
+        assert!(got.iter().all(|it| is_once(it) && *it == got[0]));
+    }
+}
+
+/// The oldest group stops waiting for a successor first. The other device's buckets must not move
+/// before a member reads the dead member's pool there.
+#[test]
+fn without_a_successor_each_device_moves_its_buckets_when_the_pool_is_read() {
+    let mut pair = Pair::new();
+    let mut all = Vec::new();
+    for name in ["a", "b", "c"] {
+        let mut process = pair.process();
+        for device in BOTH {
+            let name = Some(name.to_owned());
+            pair.open_as(&mut process, device, Hello { name, ..hello() });
+        }
+        all.push(process);
+    }
+    let owners = pair.whole(&mut all);
+    let dead = all.remove(0);
+    let slots = BOTH.map(|device| dead.members[device].as_ref().unwrap().slot);
+    let unread = 2 * count(&owners, &dead);
+    pair.send();
+    pair.die(dead, [1, 0], &mut all);
+    for _ in 0..60 {
+        pair.pass(SECOND / 20, &mut all);
+        let inherited: usize = all.iter().map(|it| it.inherited).sum();
+        if pair.buckets(1, slots[1]) == 0 {
+            assert_eq!(inherited, unread);
+        }
+    }
+    assert_eq!(BOTH.map(|it| pair.buckets(it, slots[it])), [0, 0]);
+}

@@ -124,6 +124,9 @@ pub(crate) struct Ledger {
     complained: BTreeSet<String>,
     /// Copies with a member that the ledger missed.
     missed: BTreeSet<usize>,
+    /// Copies of which the ledger has held a socket since their last start, whether or not the
+    /// socket came into the group.
+    met: BTreeSet<usize>,
     /// The group has had a member of a copy.
     has_had_members: bool,
     names: DeviceNames,
@@ -162,6 +165,7 @@ impl Ledger {
     pub(crate) fn started(&mut self, pid: u32, copy: usize) {
         self.running.push((pid, copy));
         self.processes.insert(pid, copy);
+        self.met.remove(&copy);
     }
 
     /// The descriptors to wait for. One is readable when [`Ledger::settle`] has work.
@@ -271,6 +275,7 @@ impl Ledger {
         match Member::hold(copy, (ifindex, self.group), (pid, id)) {
             Some((member, complaint)) => {
                 self.known.insert(id);
+                self.met.insert(copy);
                 self.complaints.extend(complaint);
                 self.held.push(member);
             }

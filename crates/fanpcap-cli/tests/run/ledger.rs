@@ -282,6 +282,8 @@ fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
     let line = "if [ %i = 0 ]; then exec TCPDUMP; fi; while [ ! -e go ]; do sleep 0.05; done; \
                 DIES=joining LD_PRELOAD=OBJECT exec TCPDUMP";
     let row = in_traffic(&["-n", "2"], line, |running| {
+        // The command then asks why, as for a copy that can't join.
+        running.wait_until_says("copy 1 has not joined the group", 1)?;
         std::fs::write(running.scratch.file("go"), "")?;
         running.wait_until_says("copy 1 ended", 1)
     });

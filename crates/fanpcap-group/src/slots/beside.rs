@@ -25,7 +25,7 @@ const NO_MEMBER: u64 = 0;
 const NUMBER: u64 = 0xff;
 
 /// The oldest group's table, between two changes.
-pub(crate) struct Beside {
+pub struct Beside {
     lead: Lead,
     rows: Vec<Row>,
 }
@@ -40,13 +40,21 @@ impl Beside {
     }
 
     /// Whether the member of this pair has a share.
-    pub(crate) fn has_share(&self, pair: u64) -> bool {
+    pub fn has_share(&self, pair: u64) -> bool {
         let has_it = |row: &Row| row.lead == pair && (row.owns() || row.keeps());
         pair != 0 && self.rows.iter().any(has_it)
     }
 
-    /// Since when the member of this pair is gone, if no member has the pair now.
-    pub(crate) fn lost_since(&self, pair: u64) -> Option<u64> {
+    /// Whether the member of this pair has died and keeps its share, until another member takes
+    /// over its ring.
+    pub fn keeps_share(&self, pair: u64) -> bool {
+        let keeps = |row: &Row| row.lead == pair && row.keeps();
+        pair != 0 && self.rows.iter().any(keeps)
+    }
+
+    /// Since when the member of this pair is gone, nanoseconds of `CLOCK_MONOTONIC`, if no member has
+    /// the pair now.
+    pub fn lost_since(&self, pair: u64) -> Option<u64> {
         let rows = self.rows.iter().filter(|row| pair != 0 && row.lead == pair);
         let is_gone =
             |row: &Row| matches!(row.state, State::Dead | State::TakenOver | State::Vacant);
@@ -123,28 +131,20 @@ impl Beside {
         bound
     }
 
-    /// The ranks of a class's members in `table`, of which `own` would be the ranks without the
-    /// other group. A rank belongs to the process that has it there. Ranks of processes that have
-    /// no member here go to members here that have none.
+    /// The ranks of a class's members in `table`: those of their processes in the other group come
+    /// first, in their order there. `own` has the members in their order without that group. Each
+    /// member has one rank, because copies of a packet go to all ranks.
     fn ranks(&self, table: Table<'_>, class: u8, own: &[Slot]) -> Vec<Slot> {
         let here = self.slots_in(table, class);
         let bound = self.lead.ranks(class).iter();
-        let bound: Vec<Option<Slot>> = bound
-            .map(|it| here.get(usize::from(it.0)).copied().flatten())
-            .collect();
-        let is_free = |slot: &&Slot| !bound.contains(&Some(**slot));
-        let mut free: Vec<Slot> = own.iter().filter(is_free).copied().collect();
-        if bound.iter().all(Option::is_none) {
-            return own.to_vec();
+        let bound = bound.filter_map(|it| here.get(usize::from(it.0)).copied().flatten());
+        let mut ranks = Vec::new();
+        for slot in bound.chain(own.iter().copied()) {
+            if own.contains(&slot) && !ranks.contains(&slot) {
+                ranks.push(slot);
+            }
         }
-        if free.is_empty() {
-            free = own.to_vec();
-        }
-        let mut next = free.iter().cycle();
-        let slots = bound
-            .into_iter()
-            .map(|it| it.or_else(|| next.next().copied()));
-        slots.flatten().collect()
+        ranks
     }
 }
 
@@ -190,11 +190,10 @@ impl<G: KernelOps> Slots<'_, G> {
     pub(super) fn set_ranks_beside(&mut self, class: u8, beside: Option<&Beside>) {
         let part = self.table.part(class);
         let own = classes::ranks(part, &classes::holders(self.table, class));
-        let mut ranks = beside.map_or_else(Vec::new, |it| it.ranks(self.table, class, &own));
-        let kept = classes::kept(self.table, class);
-        if ranks.is_empty() || !kept.iter().all(|it| ranks.contains(&it.slot)) {
-            ranks = own;
-        }
+        let ranks = match beside {
+            Some(beside) => beside.ranks(self.table, class, &own),
+            None => own,
+        };
         self.kernel.step();
         part.set_ranks(&ranks);
     }

@@ -115,6 +115,13 @@ pub(super) fn kept(table: Table<'_>, class: u8) -> Vec<Share> {
     owners(table, &|row| row.class == class && row.keeps())
 }
 
+/// The shares that a class's members keep that are gone, in a group beside another one. A member
+/// whose successor is awaited keeps its share here, even if the wait is over in the other group.
+pub(super) fn kept_beside(table: Table<'_>, class: u8) -> Vec<Share> {
+    let keeps = |row: &Row| row.keeps() || row.state == State::Awaited;
+    owners(table, &|row| row.class == class && keeps(row))
+}
+
 /// The shares of members of a class that are dead in this group, or that the lead no longer has. A
 /// member that only the lead has lost may still be closing its socket in this group, or this group
 /// has not noticed its death yet.

@@ -79,9 +79,10 @@ impl Device {
             return Some(until_ns.saturating_sub(now_ns));
         }
         let awake = self.awake(index, now_ns);
-        let asked = self.is_asking(index);
+        let is_asking = self.is_asking(index, now_ns);
+        let waits = |member| is_asking || self.is_asked(member);
         let due = awake.iter();
-        let due = due.filter_map(|&member| group.served.due_ns(member, now_ns, asked));
+        let due = due.filter_map(|&it| group.served.due_ns(it, now_ns, waits(it)));
         let answer = self.until_answer(index, group.attended_ns, now_ns);
         let due = due.chain(answer).min();
         if !awake.is_empty() && awake.len() == self.readers(index).count() {
@@ -148,7 +149,7 @@ impl Device {
         it.look(now_ns);
         let (index, hangs) = (it.group, it.hangs(now_ns));
         let mut notices = Vec::new();
-        if !hangs {
+        if !hangs && !self.waits_for_death(index, now_ns) {
             let orphans = self.change(index, now_ns, None, |group, side| {
                 group.take_over(member, side)
             });

@@ -14,6 +14,10 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 /// a process that has died close within this time.
 const FIRST_NS: u64 = 100_000_000;
 
+/// How long to wait until the oldest group has found a member that reads the pool of a dead one,
+/// nanoseconds from the death on. Busy members answer within this time.
+const TAKEOVER_NS: u64 = 500_000_000;
+
 /// The bits of a pair that number the members of a process in a group.
 const NUMBERS: u64 = 256;
 
@@ -97,21 +101,30 @@ impl Device {
         has_changed
     }
 
-    /// Whether a process seems to die, of which only this group or the oldest one knows yet. The
-    /// oldest group gives its buckets away first, so that this group gives them to the same
-    /// members. This group moves the buckets when another member reads the pool of the dead one. If
-    /// the process lives and has closed one handle only, the time ends the wait.
+    /// Whether a process seems to die, of which only this group or the oldest one knows yet, or
+    /// whether the oldest group looks for a member that reads its pool. The oldest group gives its
+    /// buckets away first, so that this group gives them to the same members. This group moves the
+    /// buckets when another member reads the pool of the dead one. If the process lives and has
+    /// closed one handle only, the time ends the wait.
     pub(super) fn waits_for_death(&mut self, index: u8, now_ns: u64) -> bool {
         let Some(Some(group)) = self.groups.get_mut(usize::from(index)) else {
             return false;
         };
-        let served = &group.served;
-        let since = |it: &Member| match it.state {
-            State::Gone => Some(it.gone_ns).filter(|_| served.has_share_beside(it.pair)),
-            State::Unread | State::Reads => served.lost_beside(it.pair),
+        let beside = group.served.look_beside();
+        let changes = beside.is_none() && group.served.stands_beside();
+        let beside = beside.as_ref();
+        let wait = |it: &Member| match it.state {
+            State::Gone if beside.is_some_and(|oldest| oldest.keeps_share(it.pair)) => {
+                Some(it.gone_ns + TAKEOVER_NS)
+            }
+            State::Gone => {
+                let waits = changes || beside.is_some_and(|oldest| oldest.has_share(it.pair));
+                waits.then_some(it.gone_ns + FIRST_NS)
+            }
+            State::Unread | State::Reads => Some(beside?.lost_since(it.pair)? + FIRST_NS),
         };
         let members = self.members.values().filter(|it| it.group == index);
-        let until = members.filter_map(|it| Some(since(it)? + FIRST_NS));
+        let until = members.filter_map(wait);
         group.waits_ns = until.filter(|it| *it > now_ns).min();
         group.waits_ns.is_some()
     }

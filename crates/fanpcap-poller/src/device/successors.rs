@@ -40,9 +40,15 @@ impl Device {
         notices
     }
 
-    /// Whether members of a group have been asked and have not answered.
-    pub(super) fn is_asking(&self, index: u8) -> bool {
-        self.asked(index).next().is_some()
+    /// Whether a member of a group has been asked that still has time to answer.
+    pub(super) fn is_asking(&self, index: u8, now_ns: u64) -> bool {
+        self.asked(index).any(|asked_ns| is_new(asked_ns, now_ns))
+    }
+
+    /// Whether a member has been asked and has not answered.
+    pub(super) fn is_asked(&self, member: u64) -> bool {
+        let member = self.members.get(&member);
+        member.is_some_and(|it| it.asked_ns.is_some())
     }
 
     /// Nanoseconds until other members are asked, because one has not answered; `None` if they have

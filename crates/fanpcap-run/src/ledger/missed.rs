@@ -8,8 +8,10 @@ use super::{Account, Ledger};
 
 impl Ledger {
     /// Notes that a copy ended, and that the ledger saw no member of the copy since its last start.
-    /// `is_sure` says whether the ledger would have seen a member.
+    /// `is_sure` says whether the ledger would have seen a member. The ledger also sees those of a
+    /// copy of which it has held a socket.
     pub(crate) fn never_joined(&mut self, copy: usize, is_sure: bool) {
+        let is_sure = is_sure || self.met.contains(&copy);
         if is_sure && self.arrivals.is_some() && !self.has_pageless {
             self.settled.push((copy, Account::ZERO));
         } else {
