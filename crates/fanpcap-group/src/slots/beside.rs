@@ -52,8 +52,8 @@ impl Beside {
         pair != 0 && self.rows.iter().any(keeps)
     }
 
-    /// Since when the member of this pair is gone, nanoseconds of `CLOCK_MONOTONIC`, if no member has
-    /// the pair now.
+    /// Since when the member of this pair is gone, nanoseconds of `CLOCK_MONOTONIC`, if no member
+    /// has the pair now.
     pub fn lost_since(&self, pair: u64) -> Option<u64> {
         let rows = self.rows.iter().filter(|row| pair != 0 && row.lead == pair);
         let is_gone =
