@@ -300,7 +300,21 @@ static void close_port(struct fanpcap_dpdk_port *port)
 	free(port);
 }
 
-/* Watches the queue's interrupt. Returns whether it has one. */
+/*
+ * Whether the queue's interrupt has a descriptor that no earlier queue has. One epoll instance only
+ * gets the events of a descriptor, and DPDK reports success for the others.
+ */
+static bool has_own_interrupt(const struct fanpcap_dpdk_queue *queue)
+{
+	int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(queue->port, queue->number);
+	for (uint16_t earlier = 0; earlier < queue->number; earlier++) {
+		if (rte_eth_dev_rx_intr_ctl_q_get_fd(queue->port, earlier) == fd)
+			return false;
+	}
+	return fd >= 0;
+}
+
+/* Watches the queue's interrupt. Returns whether the queue has one of its own. */
 static bool watch(struct fanpcap_dpdk_queue *queue)
 {
 	queue->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -308,7 +322,7 @@ static bool watch(struct fanpcap_dpdk_queue *queue)
 		return false;
 	if (rte_eth_dev_rx_intr_ctl_q(queue->port, queue->number, queue->epoll,
 				      RTE_INTR_EVENT_ADD, NULL) == 0)
-		return true;
+		return has_own_interrupt(queue);
 	close(queue->epoll);
 	queue->epoll = -1;
 	return false;
