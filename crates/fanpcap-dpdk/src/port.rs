@@ -145,7 +145,7 @@ const EACCES: i32 = 13;
 struct Port {
     table: &'static Table,
     raw: NonNull<RawPort>,
-    /// One thread at a time reads counters, state and clock.
+    /// One thread at a time reads counters, state and clock, and turns interrupts on or off.
     control: Mutex<()>,
 }
 
@@ -374,6 +374,8 @@ impl Queue {
     /// Turns the queue's interrupt on, or off.
     pub fn set_interrupt(&mut self, is_on: bool) {
         if self.has_interrupt {
+            // Some drivers change a word that has the bits of several queues.
+            let _control = self.port.control();
             // SAFETY: the queue lives as long as the device. If a driver's queue is readable
             // without being asked to, the function fails, which does no harm.
             let _ = unsafe { (self.port.table.interrupt)(self.raw.as_ptr(), is_on.into()) };
