@@ -16,6 +16,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_ether.h>
 #include <rte_interrupts.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
@@ -34,6 +35,8 @@
 #define LARGE_ROOM (16384 + RTE_PKTMBUF_HEADROOM)
 /* So many fewer buffers are large. */
 #define LARGE_SHARE 4
+/* The shortest frame that is sent. Devices of Intel hang on shorter ones. */
+#define SHORTEST 17
 /* The longest packet of several buffers that is lent whole. */
 #define LONGEST 65536
 
@@ -56,7 +59,9 @@ struct fanpcap_dpdk_queue {
 
 struct fanpcap_dpdk_port {
 	uint16_t id, queue_count;
-	bool is_promiscuous;
+	bool is_promiscuous, sends_chains;
+	/* The longest frame that is sent. */
+	uint32_t longest;
 	struct rte_mempool *send_pool;
 	struct fanpcap_dpdk_queue queues[QUEUES];
 };
@@ -244,6 +249,10 @@ static int set_up(struct fanpcap_dpdk_port *port, const struct rte_eth_dev_info 
 		rc = rte_eth_dev_start(port->id);
 	if (rc != 0)
 		return rc;
+	uint16_t mtu = 0;
+	(void)rte_eth_dev_get_mtu(port->id, &mtu);
+	port->longest = (mtu == 0 ? RTE_ETHER_MTU : mtu) + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
+	port->sends_chains = (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
 	facts->mtu = conf.rxmode.mtu;
 	facts->properties = 0;
 	if (conf.rx_adv_conf.rss_conf.rss_key != NULL)
@@ -528,11 +537,21 @@ static struct rte_mbuf *packet_of(struct rte_mempool *pool, const uint8_t *bytes
 	return first;
 }
 
+/* A frame that a device can't send stops the queue of some devices, so none reaches the device. */
 static int send_frame(struct fanpcap_dpdk_port *port, const uint8_t *bytes, uint32_t len)
 {
+	if (len < SHORTEST)
+		return -EINVAL;
+	if (len > port->longest)
+		return -EMSGSIZE;
 	struct rte_mbuf *packet = packet_of(port->send_pool, bytes, len);
 	if (packet == NULL)
 		return 0;
+	bool is_sendable = packet->nb_segs == 1 || port->sends_chains;
+	if (!is_sendable || rte_eth_tx_prepare(port->id, 0, &packet, 1) != 1) {
+		rte_pktmbuf_free(packet);
+		return -EINVAL;
+	}
 	int sent = rte_eth_tx_burst(port->id, 0, &packet, 1);
 	if (sent == 0)
 		rte_pktmbuf_free(packet);

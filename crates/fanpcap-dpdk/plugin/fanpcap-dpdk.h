@@ -94,7 +94,10 @@ struct fanpcap_dpdk_table {
 	enum fanpcap_dpdk_state (*state)(struct fanpcap_dpdk_port *port);
 	/* Reads the device's clock. */
 	int (*clock)(struct fanpcap_dpdk_port *port, uint64_t *ticks);
-	/* Sends a frame. Returns 1, or 0 if the device has no room. One thread sends at a time. */
+	/*
+	 * Sends a frame. Returns 1, 0 if the device has no room, or a negative errno for a frame
+	 * that the device can't send. One thread sends at a time.
+	 */
 	int (*send)(struct fanpcap_dpdk_port *port, const uint8_t *bytes, uint32_t len);
 	/* Registers the calling thread, which is to use queues, and removes it. */
 	int (*join)(void);

@@ -465,7 +465,7 @@ impl Sender {
     /// Sends a frame. Returns false if the device has no room for the frame now.
     ///
     /// # Errors
-    /// The driver's error; `InvalidInput` for an empty frame.
+    /// The driver's error; `InvalidInput` and `EMSGSIZE` for a frame that the device can't send.
     pub fn send(&mut self, frame: &[u8]) -> io::Result<bool> {
         let len = u32::try_from(frame.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         if len == 0 {
