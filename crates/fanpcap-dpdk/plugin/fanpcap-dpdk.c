@@ -357,6 +357,29 @@ static int make_lenders(struct fanpcap_dpdk_port *port, uint16_t queues,
 	return 0;
 }
 
+/*
+ * The port of the device `name`. Drivers such as mlx4 and mana name their ports otherwise than the
+ * device.
+ */
+static int port_of(const char *name, uint16_t *id)
+{
+	struct rte_eth_dev_info info;
+	uint16_t at;
+	unsigned int found = 0;
+	if (rte_eth_dev_get_port_by_name(name, id) == 0)
+		return 0;
+	RTE_ETH_FOREACH_DEV(at) {
+		if (rte_eth_dev_info_get(at, &info) == 0 && info.device != NULL &&
+		    strcmp(rte_dev_name(info.device), name) == 0) {
+			*id = at;
+			found++;
+		}
+	}
+	if (found > 1)
+		RTE_LOG(ERR, USER1, "the device has %u ports, fanpcap needs one\n", found);
+	return found == 1 ? 0 : -ENODEV;
+}
+
 static int open_named(const char *bus, const char *name, const char *arguments,
 		      const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port *port,
 		      struct fanpcap_dpdk_facts *facts)
@@ -364,7 +387,7 @@ static int open_named(const char *bus, const char *name, const char *arguments,
 	int rc = rte_eal_hotplug_add(bus, name, arguments);
 	if (rc != 0)
 		return rc;
-	rc = rte_eth_dev_get_port_by_name(name, &port->id);
+	rc = port_of(name, &port->id);
 	if (rc == 0)
 		rc = start(port, options, facts);
 	if (rc != 0) {
