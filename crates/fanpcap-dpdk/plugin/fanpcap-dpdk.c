@@ -140,9 +140,10 @@ static uint32_t mtu_of(const struct rte_eth_dev_info *info, uint32_t wanted)
 	return most > RTE_ETHER_MTU ? most : 0;
 }
 
-static void ask_for_rss(const struct rte_eth_dev_info *info, struct rte_eth_conf *conf,
-			uint8_t *key)
+static void ask_for_rss(const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
 {
+	/* DPDK and drivers keep the pointer. */
+	static uint8_t key[UINT8_MAX];
 	uint64_t of = RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP;
 	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 	conf->rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads & of;
@@ -226,11 +227,10 @@ static int set_up(struct fanpcap_dpdk_port *port, const struct rte_eth_dev_info 
 		  const struct fanpcap_dpdk_options *options, int without,
 		  struct fanpcap_dpdk_facts *facts)
 {
-	uint8_t key[UINT8_MAX];
 	struct rte_eth_conf conf = {.intr_conf.rxq = !(without & NO_INTERRUPTS)};
 	bool has_rss = options->queues > 1 && info->flow_type_rss_offloads != 0;
 	if (has_rss && !(without & NO_RSS))
-		ask_for_rss(info, &conf, key);
+		ask_for_rss(info, &conf);
 	ask_for_stamps(port->id, info, &conf);
 	conf.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
 	conf.txmode.offloads |= info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
