@@ -163,7 +163,7 @@ static void ask_for_stamps(uint16_t port, const struct rte_eth_dev_info *info,
 	if (!(info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP))
 		return;
 	/* Stamps of a clock that can't be read have an unknown unit. */
-	if (rte_eth_read_clock(port, &ticks) != 0 && stamp_offset < 0)
+	if (rte_eth_read_clock(port, &ticks) != 0)
 		return;
 	if (stamp_offset < 0 && rte_mbuf_dyn_rx_timestamp_register(&stamp_offset, &stamp_flag) != 0)
 		return;
