@@ -72,51 +72,66 @@ enum { NO_INTERRUPTS = 1, NO_RSS = 2, LARGE_BUFFERS = 4 };
 static int stamp_offset = -1;
 static uint64_t stamp_flag;
 
-/* DPDK's messages while a function runs. */
-struct words {
+/*
+ * DPDK's messages while a function runs. Another thread may write to the stream when the function
+ * has ended, so the stream is never closed.
+ */
+static struct {
 	FILE *stream;
 	char *text;
 	size_t len;
-};
+} said;
 
-static void collect(struct words *words)
+/* Begins to collect messages. Returns where they begin. */
+static size_t collect(void)
 {
-	words->stream = open_memstream(&words->text, &words->len);
-	rte_openlog_stream(words->stream);
+	if (said.stream == NULL)
+		said.stream = open_memstream(&said.text, &said.len);
+	if (said.stream == NULL)
+		return 0;
+	fflush(said.stream);
+	rte_openlog_stream(said.stream);
+	return said.len;
 }
 
-/* Copies the last lines to `why`, with "; " between them. */
-static void tell(struct words *words, int failed, char *why, size_t len)
+/* Copies the last lines from `begin` on to `why`, with "; " between them. */
+static void copy_lines(size_t begin, char *why, size_t len)
+{
+	size_t end = said.len;
+	while (end > begin && said.text[end - 1] == '\n')
+		end--;
+	if (end - begin >= len)
+		begin = end - len + 1;
+	char *to = why;
+	for (size_t at = begin; at < end && to < why + len - 2; at++) {
+		bool is_end = said.text[at] == '\n';
+		*to++ = is_end ? ';' : said.text[at];
+		if (is_end)
+			*to++ = ' ';
+	}
+	*to = '\0';
+}
+
+/* Ends the collection. Copies the messages to `why` if the function has failed. */
+static void tell(size_t begin, int failed, char *why, size_t len)
 {
 	rte_openlog_stream(NULL);
-	if (words->stream == NULL)
+	if (said.stream == NULL)
 		return;
-	fclose(words->stream);
-	if (failed && len > 0) {
-		char *from = words->text;
-		while (words->len > 0 && from[words->len - 1] == '\n')
-			from[--words->len] = '\0';
-		if (words->len >= len)
-			from += words->len - len + 1;
-		char *to = why;
-		for (char *end = why + len - 2; *from != '\0' && to < end; from++) {
-			if (*from == '\n')
-				*to++ = ';';
-			*to++ = *from == '\n' ? ' ' : *from;
-		}
-		*to = '\0';
-	}
-	free(words->text);
+	flockfile(said.stream);
+	fflush(said.stream);
+	if (failed && len > 1)
+		copy_lines(begin, why, len);
+	funlockfile(said.stream);
 }
 
 static int begin(int count, char **arguments, char *why, size_t len)
 {
 	cpu_set_t cpus;
-	struct words said = {0};
 	pthread_getaffinity_np(pthread_self(), sizeof(cpus), &cpus);
-	collect(&said);
+	size_t from = collect();
 	int rc = rte_eal_init(count, arguments) < 0 ? -rte_errno : 0;
-	tell(&said, rc, why, len);
+	tell(from, rc, why, len);
 	pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
 	/* Without shared files, nothing is in this directory. */
 	if (rc == 0 && rte_eal_get_runtime_dir() != NULL)
@@ -407,13 +422,12 @@ static int open_port(const char *bus, const char *name, const char *arguments,
 		     const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port **opened,
 		     struct fanpcap_dpdk_facts *facts, char *why, size_t len)
 {
-	struct words said = {0};
 	struct fanpcap_dpdk_port *port = calloc(1, sizeof(*port));
 	if (port == NULL)
 		return -ENOMEM;
-	collect(&said);
+	size_t from = collect();
 	int rc = open_named(bus, name, arguments, options, port, facts);
-	tell(&said, rc, why, len);
+	tell(from, rc, why, len);
 	if (rc == 0)
 		*opened = port;
 	else if (port->queue_count > 0)
