@@ -277,13 +277,28 @@ static int set_up(struct fanpcap_dpdk_port *port, const struct rte_eth_dev_info 
 	return 0;
 }
 
+/* Frees the pools of refused attempts. */
+static void free_unused_pools(struct fanpcap_dpdk_port *port, uint16_t queues)
+{
+	for (uint16_t at = 0; at < queues; at++) {
+		struct fanpcap_dpdk_queue *queue = &port->queues[at];
+		for (enum size size = USUAL; size < SIZES; size++) {
+			struct rte_mempool *pool = queue->pools[size];
+			if (pool == NULL || pool == queue->pool || !rte_mempool_full(pool))
+				continue;
+			rte_mempool_free(pool);
+			queue->pools[size] = NULL;
+		}
+	}
+}
+
 static int start(struct fanpcap_dpdk_port *port, const struct fanpcap_dpdk_options *options,
 		 struct fanpcap_dpdk_facts *facts)
 {
 	static const int attempts[] = {
 		0,
-		LARGE_BUFFERS,
 		NO_INTERRUPTS,
+		LARGE_BUFFERS,
 		NO_INTERRUPTS | LARGE_BUFFERS,
 		NO_INTERRUPTS | NO_RSS,
 		NO_INTERRUPTS | NO_RSS | LARGE_BUFFERS,
@@ -296,12 +311,18 @@ static int start(struct fanpcap_dpdk_port *port, const struct fanpcap_dpdk_optio
 	facts->most_queues = RTE_MIN(info.max_rx_queues, QUEUES);
 	if (options->queues > facts->most_queues)
 		return -E2BIG;
+	/* A later attempt may lack memory because of an earlier one, so its error says less. */
+	int first = -ENOMEM;
 	for (size_t at = 0; at < RTE_DIM(attempts); at++) {
 		rc = set_up(port, &info, options, attempts[at], facts);
-		if (rc == 0)
+		if (rc == 0) {
+			free_unused_pools(port, options->queues);
 			return 0;
+		}
+		if (first == -ENOMEM)
+			first = rc;
 	}
-	return rc;
+	return first;
 }
 
 static void close_port(struct fanpcap_dpdk_port *port)
