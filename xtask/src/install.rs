@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::{stage, tree, uninstall};
+use crate::{deb, stage, tree, uninstall};
 
 /// The directories of the documents for users, and their places below the installed documents.
 const DOCUMENTS: [(&str, &str); 3] = [
@@ -45,7 +45,8 @@ impl Layout {
 pub(crate) fn run(prefix: &str) -> Result<()> {
     let target = tree::destination(prefix)?;
     let layout = Layout::local();
-    let plan = plan(prefix, &layout)?;
+    let mut plan = plan(prefix, &layout)?;
+    plan.extend(plugin()?);
     uninstall::record(&target, &paths(&plan))?;
     place(&target, &plan)?;
     println!("installed in {}:", target.display());
@@ -138,6 +139,13 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
     ];
     plan.extend(files.into_iter().map(|(from, to)| (Source::File(from), to)));
     Ok(plan)
+}
+
+/// The plugin for DPDK, after `make dpdk`. It has a Debian package of its own.
+fn plugin() -> Result<Option<(Source, String)>> {
+    let to = format!("libexec/{}", deb::dpdk::PLUGIN);
+    let from = tree::staged()?.join(&to);
+    Ok(from.exists().then_some((Source::File(from), to)))
 }
 
 fn place(target: &Path, plan: &Plan) -> Result<()> {

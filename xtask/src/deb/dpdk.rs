@@ -11,7 +11,7 @@ use super::{Package, Texts, pack, take, texts};
 use crate::{stage, tree};
 
 /// The plugin, relative to the directory of executables that users do not run directly.
-const PLUGIN: &str = "fanpcap/fanpcap-dpdk.so";
+pub(crate) const PLUGIN: &str = "fanpcap/fanpcap-dpdk.so";
 
 /// Builds the plugin and stages it, where the staged command finds it.
 pub(crate) fn stage() -> Result<()> {
