@@ -2,9 +2,11 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_dpdk::{Bus, DeviceName, Eal, EalOptions, Facts, Plugin, check_pci, free_huge_bytes};
+use fanpcap_linux::file::directory::others_may_write;
 use fanpcap_linux::process::{capabilities, is_secure};
 use fanpcap_poller::Sender;
 use fanpcap_poller::dpdk::{DpdkSource, QUEUE_MIB, open};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -97,7 +99,12 @@ impl Dpdk {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn begin(names: &[&DeviceName], start: &Start, queues: u32, cpu: usize) -> Result<Dpdk> {
-    let plugin = Plugin::load(&plugin()?)?;
+    let path = plugin()?;
+    // Any user can link a command with file capabilities to a directory of his own.
+    if is_secure() && path.exists() {
+        ensure_roots(&path)?;
+    }
+    let plugin = Plugin::load(&path)?;
     if !start.ordinary_memory {
         ensure!(
             free_huge_bytes(Path::new(SYS)) > 0,
@@ -144,7 +151,23 @@ fn plugin() -> Result<PathBuf> {
     ];
     let [_, installed] = &places;
     let found = places.iter().find(|it| it.exists());
-    Ok(found.unwrap_or(installed).clone())
+    let found = found.unwrap_or(installed);
+    Ok(fs::canonicalize(found).unwrap_or_else(|_| found.clone()))
+}
+
+/// Checks that only root can change a file or put another one in its place. The path has no links.
+fn ensure_roots(path: &Path) -> Result<()> {
+    for part in path.ancestors() {
+        let shown = part.display();
+        let about = fs::metadata(part).with_context(|| shown.to_string())?;
+        ensure!(
+            about.uid() == 0 && !others_may_write(&about),
+            "the plugin {} is not trusted, because the poller has raised privileges, and others \
+             than root can change {shown}",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 const FILE: &str = "fanpcap-dpdk.so";
@@ -183,6 +206,17 @@ pub(super) fn ensure_used(start: &Start, places: &[Place]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_others_can_replace_is_not_trusted() {
+        ensure_roots(Path::new("/etc/passwd")).unwrap();
+        // Anybody can make a file in /tmp.
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let file = scratch.file("plugin.so");
+        fs::write(&file, "").unwrap();
+        let error = ensure_roots(&file).unwrap_err().to_string();
+        assert!(error.contains("is not trusted"), "{error}");
+    }
 
     #[test]
     fn the_line_names_what_the_device_has_and_lacks() {
