@@ -4,6 +4,7 @@
 #define ALLOW_EXPERIMENTAL_API
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,9 @@ struct fanpcap_dpdk_port {
 
 /* What set-up leaves out when a driver refuses it. */
 enum { NO_INTERRUPTS = 1, NO_RSS = 2, LARGE_BUFFERS = 4 };
+
+/* Ports whose device was removed. */
+static atomic_bool removed[RTE_MAX_ETHPORTS];
 
 static int stamp_offset = -1;
 static uint64_t stamp_flag;
@@ -416,6 +420,23 @@ static int port_of(const char *name, uint16_t *id)
 	return found == 1 ? 0 : -ENODEV;
 }
 
+static void note_event(const char *name, enum rte_dev_event_type event, void *flag)
+{
+	(void)name;
+	if (event == RTE_DEV_EVENT_REMOVE)
+		atomic_store((atomic_bool *)flag, true);
+}
+
+/*
+ * Notes when the kernel asks for a device that vfio-pci holds. The callback stays for ever: to
+ * unregister it may remove those of other devices, in DPDK 22.11.
+ */
+static void watch_removal(const char *name, uint16_t id)
+{
+	atomic_store(&removed[id], false);
+	(void)rte_dev_event_callback_register(name, note_event, &removed[id]);
+}
+
 static int open_named(const char *bus, const char *name, const char *arguments,
 		      const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port *port,
 		      struct fanpcap_dpdk_facts *facts)
@@ -431,6 +452,7 @@ static int open_named(const char *bus, const char *name, const char *arguments,
 		free_pools(port);
 		return rc;
 	}
+	watch_removal(name, port->id);
 	(void)rte_eth_stats_reset(port->id);
 	bool was = rte_eth_promiscuous_get(port->id) == 1;
 	port->is_promiscuous = !was && rte_eth_promiscuous_enable(port->id) == 0;
@@ -560,7 +582,7 @@ static int counts(struct fanpcap_dpdk_port *port, struct fanpcap_dpdk_counts *co
 static enum fanpcap_dpdk_state state(struct fanpcap_dpdk_port *port)
 {
 	struct rte_eth_link link;
-	if (rte_eth_dev_is_removed(port->id))
+	if (atomic_load(&removed[port->id]) || rte_eth_dev_is_removed(port->id))
 		return FANPCAP_DPDK_GONE;
 	int rc = rte_eth_link_get_nowait(port->id, &link);
 	bool is_down = rc == 0 && link.link_status == RTE_ETH_LINK_DOWN;
