@@ -1,6 +1,7 @@
 //! Why a ring can't be opened, and what to install.
 
 use std::error::Error;
+use std::path::Path;
 use std::{fmt, io};
 
 /// Why PF_RING opens no ring.
@@ -43,13 +44,19 @@ impl Error for OpenError {
     }
 }
 
+/// The directory that the module makes in each network namespace.
+const LOADED: &str = "/proc/net/pf_ring";
+
 impl OpenError {
     /// The error of a function that has set errno.
     pub(crate) fn of_errno(function: &'static str, error: io::Error) -> Self {
         match error.raw_os_error() {
             // The module has an address family of its own.
             Some(libc::EAFNOSUPPORT) => Self::Module,
+            // `pfring_open` has this error for all devices that no module of the library can open.
+            Some(libc::ENODEV) if !Path::new(LOADED).exists() => Self::Module,
             Some(libc::EPERM | libc::EACCES) => Self::Privilege,
+            Some(0) => Self::Failed(function, io::Error::other("the library tells no reason")),
             _ => Self::Failed(function, error),
         }
     }

@@ -8,6 +8,7 @@ use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::pfring::is_again;
 use fanpcap_testkit::traffic::{self, sequence_of};
 use fanpcap_testkit::{Injector, Transport};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const OPTIONS: Options = Options {
@@ -60,6 +61,16 @@ fn a_kernel_without_the_module_is_told() {
     if is_again("a_kernel_without_the_module_is_told", &variables).unwrap() {
         let error = open("lo", &OPTIONS).map(drop).unwrap_err();
         assert!(matches!(error, OpenError::Module), "{error}");
+    }
+}
+
+#[test]
+fn a_device_that_no_module_opens_may_lack_the_kernels_module() {
+    let test = "a_device_that_no_module_opens_may_lack_the_kernels_module";
+    if is_again(test, &[("STANDIN_OPEN_ERROR", "19")]).unwrap() {
+        let error = open("lo", &OPTIONS).map(drop).unwrap_err();
+        let is_module = matches!(error, OpenError::Module);
+        assert_eq!(is_module, !Path::new("/proc/net/pf_ring").exists(), "{error}");
     }
 }
 
