@@ -150,9 +150,10 @@ fn symbol(library: NonNull<c_void>, name: &'static CStr) -> Result<NonNull<c_voi
 const NAME: &CStr = c"libpfring.so";
 
 // pfring.h: `PF_RING_ERROR_NO_PKT_AVAILABLE`, `PF_RING_ERROR_NO_TX_SLOT_AVAILABLE`,
-// `PF_RING_ERROR_NOT_SUPPORTED`.
+// `PF_RING_ERROR_END_OF_DEMO_MODE`, `PF_RING_ERROR_NOT_SUPPORTED`.
 pub(crate) const NO_PACKET: c_int = -3;
 pub(crate) const NO_ROOM: c_int = -4;
+pub(crate) const DEMO_ENDED: c_int = -6;
 pub(crate) const NOT_SUPPORTED: c_int = -7;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::OpenError;
 use crate::functions::{
-    self, Functions, Header, NO_PACKET, NO_ROOM, NOT_SUPPORTED, PacketInfo, Pfring, Stat,
+    self, DEMO_ENDED, Functions, Header, NO_PACKET, NO_ROOM, NOT_SUPPORTED, PacketInfo, Pfring, Stat,
 };
 use std::ffi::{CString, c_int};
 use std::marker::PhantomData;
@@ -196,7 +196,7 @@ impl Receiver {
         match unsafe { (self.handle.functions.recv)(ring, room, 0, header, 0) } {
             0 | NO_PACKET => Ok(None),
             1.. => Ok(received(&self.header, data)),
-            _ => Err(broken()),
+            rc => Err(broken(rc)),
         }
     }
 
@@ -224,7 +224,7 @@ impl Receiver {
                     infos.filter_map(of_burst).for_each(lend);
                     return Ok(());
                 }
-                _ => return Err(broken()),
+                rc => return Err(broken(rc)),
             }
         }
         if most > 0 {
@@ -251,6 +251,7 @@ impl Receiver {
             0.. => Ok(true),
             NO_ROOM => Ok(false),
             NOT_SUPPORTED => Err(io::ErrorKind::Unsupported.into()),
+            DEMO_ENDED => Err(broken(DEMO_ENDED)),
             _ => Err(io::Error::other("pfring_send")),
         }
     }
@@ -309,6 +310,7 @@ fn check(function: &'static str, rc: c_int, may_lack: bool) -> Result<(), OpenEr
     match rc {
         0 => Ok(()),
         NOT_SUPPORTED if may_lack => Ok(()),
+        DEMO_ENDED => Err(OpenError::Failed(function, broken(rc))),
         NOT_SUPPORTED => {
             let error = io::Error::from(io::ErrorKind::Unsupported);
             Err(OpenError::Failed(function, error))
@@ -317,8 +319,12 @@ fn check(function: &'static str, rc: c_int, may_lack: bool) -> Result<(), OpenEr
     }
 }
 
-fn broken() -> io::Error {
-    io::Error::other("PF_RING has closed the ring")
+/// The error of a ring that receives or sends no more.
+fn broken(rc: c_int) -> io::Error {
+    io::Error::other(match rc {
+        DEMO_ENDED => "the demo mode of ZC has ended: it needs a licence of ntop",
+        _ => "PF_RING has closed the ring",
+    })
 }
 
 /// `PF_RING_PROMISC`.
@@ -326,3 +332,15 @@ const PROMISCUOUS: u32 = 1 << 3;
 
 /// `rx_only_direction`.
 const RECEIVED_ONLY: c_int = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_demo_mode_is_told() {
+        let error = check("pfring_enable_ring", DEMO_ENDED, true).unwrap_err();
+        assert!(error.to_string().contains("licence of ntop"), "{error}");
+        assert!(!broken(-1).to_string().contains("ntop"));
+    }
+}
