@@ -30,7 +30,7 @@ struct fanpcap_dpdk_port {
 	/* Packets that are lent now, and frames that were sent. */
 	atomic_int lent, sent;
 	atomic_int state;
-	atomic_ullong missed;
+	atomic_ullong missed, errors;
 	uint64_t ticks;
 	struct fanpcap_dpdk_queue *queues[QUEUES];
 	/* The last frame that was sent comes back once. */
@@ -84,6 +84,7 @@ static int open_port(const char *bus, const char *name, const char *arguments,
 		port->queues[at] = queue;
 	}
 	atomic_store(&port->missed, number_after(arguments, "missed=", 0));
+	atomic_store(&port->errors, number_after(arguments, "errors=", 0));
 	facts->mtu = options->mtu;
 	facts->descriptors = options->descriptors;
 	facts->properties = FANPCAP_DPDK_STAMPS | FANPCAP_DPDK_PROMISCUOUS;
@@ -196,6 +197,7 @@ static int counts(struct fanpcap_dpdk_port *port, struct fanpcap_dpdk_counts *co
 	for (int at = 0; at < QUEUES; at++)
 		counts->received += port->queues[at] == NULL ? 0 : port->queues[at]->next;
 	counts->missed = atomic_load(&port->missed);
+	counts->errors = atomic_load(&port->errors);
 	counts->no_buffers = atomic_load(&port->lent);
 	return 0;
 }

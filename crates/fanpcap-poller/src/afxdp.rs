@@ -167,6 +167,7 @@ impl Source for AfxdpSource {
             dropped: dropped + ring_full,
             skipped: 0,
             starved: fill_empty,
+            faulty: 0,
             failed: self.failed,
         }
     }

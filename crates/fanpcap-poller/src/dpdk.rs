@@ -253,6 +253,7 @@ impl Source for DpdkSource {
             dropped: self.counts.missed,
             skipped: 0,
             starved: self.counts.no_buffers,
+            faulty: self.counts.errors,
             failed: self.failed,
         }
     }

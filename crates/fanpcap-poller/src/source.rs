@@ -69,6 +69,9 @@ pub struct SourceCounts {
     /// writes into the source's memory, it may have dropped these packets, and counts them itself.
     /// If the kernel copies packets, `dropped` has these packets too.
     pub starved: u64,
+    /// Packets that the device has not delivered, because they had errors. `received` does not have
+    /// them.
+    pub faulty: u64,
     /// How often the kernel's counters could not be read. If it is the last time, the other counts
     /// are too low.
     pub failed: u64,

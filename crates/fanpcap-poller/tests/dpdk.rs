@@ -46,7 +46,7 @@ fn a_device_of_dpdk_is_a_source() -> Result<()> {
         let name = DeviceName::parse(text).unwrap();
         dpdk::open(eal, &name, queues)
     };
-    counts_and_states(open("net_one0,count=2000,missed=5,iface=lo", 2)?)?;
+    counts_and_states(open("net_one0,count=2000,missed=5,errors=4,iface=lo", 2)?)?;
     sent_frames(open("net_one0,interrupts", 1)?)?;
     stamps(open("net_one0,count=1000", 1)?)?;
     sleeps(open("net_one0", 1)?)
@@ -66,6 +66,7 @@ fn counts_and_states(mut opened: Opened) -> Result<()> {
         let expected = SourceCounts {
             received: 2000 + missed,
             dropped: missed,
+            faulty: if number == 0 { 4 } else { 0 },
             ..SourceCounts::default()
         };
         ensure!(source.counts() == expected, "{:?}", source.counts());

@@ -52,6 +52,7 @@ impl Totals {
         let all = [
             ("packets that came twice, left out once", sum.skipped),
             ("times without memory for a packet", sum.starved),
+            ("packets with errors", sum.faulty),
             ("reads of the kernel's counters that failed", sum.failed),
             ("frames of members sent", self.sent.sent),
             ("frames of members not sent", self.sent.failed),
@@ -123,6 +124,7 @@ fn add(sum: &mut SourceCounts, more: SourceCounts) {
     sum.dropped += more.dropped;
     sum.skipped += more.skipped;
     sum.starved += more.starved;
+    sum.faulty += more.faulty;
     sum.failed += more.failed;
 }
 
@@ -170,14 +172,15 @@ mod tests {
         let mut totals = Totals::new(&Place::parse("packet:lo").unwrap());
         let counts = SourceCounts {
             skipped: 3,
+            faulty: 2,
             failed: 1,
             ..SourceCounts::default()
         };
         totals.add(&[SourceCounts::default()], &GroupCounts::default());
         assert_eq!(totals.notes(), None);
         totals.add(&[counts, counts], &GroupCounts::default());
-        let expected = "packet:lo, queues: 6 packets that came twice, left out once, 2 reads of \
-                        the kernel's counters that failed";
+        let expected = "packet:lo, queues: 6 packets that came twice, left out once, 4 packets \
+                        with errors, 2 reads of the kernel's counters that failed";
         assert_eq!(totals.notes().unwrap(), expected);
     }
 
