@@ -36,7 +36,7 @@
 #define LARGE_ROOM (16384 + RTE_PKTMBUF_HEADROOM)
 /* So many fewer buffers are large. */
 #define LARGE_SHARE 4
-/* The shortest frame that is sent. Devices of Intel hang on shorter ones. */
+/* The shortest frame that is sent. Some devices of Intel hang on shorter ones. */
 #define SHORTEST 17
 /* The longest packet of several buffers that is lent whole. */
 #define LONGEST 65536
@@ -350,8 +350,8 @@ static void close_port(struct fanpcap_dpdk_port *port)
 }
 
 /*
- * Whether the queue's interrupt has a descriptor that no earlier queue has. One epoll instance only
- * gets the events of a descriptor, and DPDK reports success for the others.
+ * Whether the queue's interrupt has a descriptor that no earlier queue has. DPDK adds a descriptor
+ * to one epoll instance only, and reports success for the others.
  */
 static bool has_own_interrupt(const struct fanpcap_dpdk_queue *queue)
 {

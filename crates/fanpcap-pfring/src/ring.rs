@@ -2,7 +2,8 @@
 
 use crate::error::OpenError;
 use crate::functions::{
-    self, DEMO_ENDED, Functions, Header, NO_PACKET, NO_ROOM, NOT_SUPPORTED, PacketInfo, Pfring, Stat,
+    self, DEMO_ENDED, Functions, Header, NO_PACKET, NO_ROOM, NOT_SUPPORTED, PacketInfo, Pfring,
+    Stat,
 };
 use std::ffi::{CString, c_int};
 use std::marker::PhantomData;
