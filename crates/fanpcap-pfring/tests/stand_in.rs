@@ -70,7 +70,11 @@ fn a_device_that_no_module_opens_may_lack_the_kernels_module() {
     if is_again(test, &[("STANDIN_OPEN_ERROR", "19")]).unwrap() {
         let error = open("lo", &OPTIONS).map(drop).unwrap_err();
         let is_module = matches!(error, OpenError::Module);
-        assert_eq!(is_module, !Path::new("/proc/net/pf_ring").exists(), "{error}");
+        assert_eq!(
+            is_module,
+            !Path::new("/proc/net/pf_ring").exists(),
+            "{error}"
+        );
     }
 }
 
