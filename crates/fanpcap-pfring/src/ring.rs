@@ -92,8 +92,10 @@ pub fn open(device: &str, options: &Options) -> Result<Receiver, OpenError> {
         0
     };
     // Not all of the library's errors set errno.
+    // SAFETY: no preconditions.
+    let errno = unsafe { libc::__errno_location() };
     // SAFETY: errno is the calling thread's.
-    unsafe { *libc::__errno_location() = 0 };
+    unsafe { errno.write(0) };
     // SAFETY: the name is a C string that lives through the call.
     let ring = unsafe { (functions.open)(name.as_ptr(), options.snaplen, flags) };
     let Some(ring) = NonNull::new(ring) else {
