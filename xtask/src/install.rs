@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::{deb, stage, tree, uninstall};
+use crate::{stage, tree, uninstall};
 
 /// The directories of the documents for users, and their places below the installed documents.
 const DOCUMENTS: [(&str, &str); 3] = [
@@ -87,6 +87,9 @@ enum Source {
 /// Directory of the manual pages below a prefix.
 const PAGES: &str = "share/man";
 
+/// The plugin for DPDK, below a prefix. The command looks for it there.
+pub(crate) const PLUGIN: &str = "libexec/fanpcap/fanpcap-dpdk.so";
+
 /// Every file, with its path below the prefix.
 type Plan = Vec<(Source, String)>;
 
@@ -143,9 +146,9 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
 
 /// The plugin for DPDK, after `make dpdk`. It has a Debian package of its own.
 fn plugin() -> Result<Option<(Source, String)>> {
-    let to = format!("libexec/{}", deb::dpdk::PLUGIN);
-    let from = tree::staged()?.join(&to);
-    Ok(from.exists().then_some((Source::File(from), to)))
+    let from = tree::staged()?.join(PLUGIN);
+    let is_built = from.exists();
+    Ok(is_built.then(|| (Source::File(from), PLUGIN.to_owned())))
 }
 
 fn place(target: &Path, plan: &Plan) -> Result<()> {

@@ -8,14 +8,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{Package, Texts, pack, take, texts};
-use crate::{stage, tree};
-
-/// The plugin, relative to the directory of executables that users do not run directly.
-pub(crate) const PLUGIN: &str = "fanpcap/fanpcap-dpdk.so";
+use crate::{install, stage, tree};
 
 /// Builds the plugin and stages it, where the staged command finds it.
 pub(crate) fn stage() -> Result<()> {
-    let to = tree::staged()?.join("libexec").join(PLUGIN);
+    let to = tree::staged()?.join(install::PLUGIN);
     stage::place(&build()?, &to)?;
     println!("built {}", to.display());
     Ok(())
@@ -28,7 +25,7 @@ pub(crate) fn package() -> Result<()> {
     let work = to.join("deb");
     let plugin = build()?;
     tree::remove(&work)?;
-    stage::place(&plugin, &work.join("usr/libexec").join(PLUGIN))?;
+    stage::place(&plugin, &work.join("usr").join(install::PLUGIN))?;
     let texts = Texts {
         directory: "debian-dpdk",
         source: "fanpcap-dpdk",
