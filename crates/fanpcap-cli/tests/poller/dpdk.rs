@@ -264,6 +264,10 @@ fn frames_of_members_are_sent_on_net_ring() {
         let mut members = vec![Member::enter_at("dpdk", "net_ring0")?];
         members[0].read()?;
         let sender = sender("net_ring0")?;
+        // Some devices hang on such frames. This device could send them.
+        for len in [16, 9216 + 19] {
+            sender.send(&vec![1; len])?;
+        }
         let flow = traffic::flows(4, 1)[0];
         for (sequence, len) in (0..).zip([60, 3000, 9000]) {
             let frame = traffic::frame(flow, Direction::Request, sequence, len)?;
@@ -277,7 +281,10 @@ fn frames_of_members_are_sent_on_net_ring() {
         let took = cpu_us(poller.id())? - before;
         ensure!(took < 200_000, "{took} us");
         let summary = poller.end()?.join("\n");
-        ensure!(summary.contains("3 frames of members sent"), "{summary}");
+        ensure!(
+            summary.contains("3 frames of members sent, 2 frames of members not sent"),
+            "{summary}"
+        );
         Ok(())
     });
 }
