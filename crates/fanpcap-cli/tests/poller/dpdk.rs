@@ -171,8 +171,8 @@ fn members_share_the_packets_of_a_device_without_an_interface() {
     .unwrap();
 }
 
-/// Waits until no thread of a poller has a capability that it does not need, and all are confined to
-/// system calls. The poller's line about a device comes before.
+/// Waits until no thread of a poller has a capability that it does not need, and all are confined
+/// to system calls. The poller's line about a device comes before.
 fn confined(pid: u32) -> Result<()> {
     await_for("confinement", LIMIT, || Ok(is_confined(pid)?.then_some(())))
 }
