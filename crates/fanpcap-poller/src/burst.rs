@@ -1,5 +1,6 @@
 //! Packets that a source lends.
 
+use fanpcap_ring::prefetch_packet;
 use fanpcap_wire::{Frame, Tag};
 
 /// The most packets of a burst.
@@ -60,9 +61,11 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// Adds a packet. Returns false if the burst is full.
+    /// Adds a packet. Returns false if the burst is full. Another CPU has written the packet, so
+    /// its first cache line is on the way while the source lends the next ones.
     #[inline]
     pub fn push(&mut self, packet: Packet<'a>) -> bool {
+        prefetch_packet(packet.frame.bytes);
         let place = self.packets[..self.most].get_mut(self.len);
         let has_room = place.is_some();
         if let Some(place) = place {

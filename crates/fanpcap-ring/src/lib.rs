@@ -29,6 +29,7 @@ pub use layout::Layout;
 pub use netmap::NetmapRing;
 pub use pool::{Drained, Pool, PoolClocks, PoolMemory, PoolWords};
 pub use position::{Mark, Position};
+pub use prefetch::prefetch_packet;
 pub use remains::Remains;
 pub use ring::Ring;
 pub use shared::{Handover, OneReader, Renewable};

@@ -23,6 +23,12 @@ pub(crate) fn prefetch_ahead(address: *const u8, stride: u64) {
     }
 }
 
+/// Starts to load the beginning of a packet that will be read soon.
+#[inline(always)]
+pub fn prefetch_packet(bytes: &[u8]) {
+    prefetch(bytes.as_ptr());
+}
+
 /// Starts to load the cache line at `address`, which may be any address: a prefetch never faults.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
