@@ -133,7 +133,7 @@ impl Away {
         drop(self.asked.with(|kept| mem::replace(kept, asked)));
     }
 
-    /// Notes the steering program of the handle's group, of which the poller has told.
+    /// Notes the steering program that the handle's group has at the poller.
     pub(crate) fn note_steering(&self, steering: Option<(&str, GroupOptions)>) {
         let former = steering.map(|(text, options)| Arc::new((text.into(), options)));
         drop(self.former.with(|noted| mem::replace(noted, former)));

@@ -59,7 +59,10 @@ proptest! {
     ) {
         // The other group binds some of the buckets, or none.
         let asked = asked.map(|it| it.filter(|slot| slot.0 % 4 < parts));
-        let weight = |slot: Slot| shares.iter().find(|it| it.slot == slot).map_or(0, |it| it.weight);
+        let weight = |slot: Slot| {
+            let share = shares.iter().find(|it| it.slot == slot);
+            share.map_or(0, |it| it.weight)
+        };
         let moves = plan_beside(&owners, &shares, &asked);
         if shares.iter().all(|it| it.weight == 0) {
             prop_assert!(moves.is_empty());
@@ -67,8 +70,9 @@ proptest! {
         }
         let new = moved(&owners, &moves);
         let bound = asked.map(|it| it.filter(|slot| weight(*slot) > 0));
-        let free: Owners = std::array::from_fn(|bucket| new[bucket].filter(|_| bound[bucket].is_none()));
-        prop_assert!((0..BUCKETS).all(|bucket| bound[bucket].is_none() || new[bucket] == bound[bucket]));
+        let is_free = |bucket: usize| bound[bucket].is_none();
+        let free: Owners = std::array::from_fn(|bucket| new[bucket].filter(|_| is_free(bucket)));
+        prop_assert!((0..BUCKETS).all(|it| is_free(it) || new[it] == bound[it]));
         prop_assert!(new.iter().all(|it| it.is_some_and(|slot| weight(slot) > 0)));
         prop_assert!(moves.windows(2).all(|pair| pair[0].bucket < pair[1].bucket));
         prop_assert_eq!(plan_beside(&new, &shares, &asked), []);

@@ -83,11 +83,11 @@ fn packets_are_lent_and_given_back() -> Result<()> {
 
     lends(open("net_one0,count=130,missed=3", 2)?)?;
     comes_back(open("net_one0,interrupts", 1)?)?;
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     eal.in_own_thread(move || {
-        let _ = tell.send(thread::current().id());
+        let _ = sender.send(thread::current().id());
     })?;
-    ensure!(told.recv_timeout(Duration::from_secs(60))? != thread::current().id());
+    ensure!(receiver.recv_timeout(Duration::from_secs(60))? != thread::current().id());
     Ok(())
 }
 

@@ -84,12 +84,12 @@ impl Dpdk {
     /// # Errors
     /// The thread does not do so.
     pub(super) fn drop_capabilities(&self) -> Result<()> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         self.eal.in_own_thread(move || {
             // The receiver may have given up.
-            let _ = tell.send(capabilities::keep_only(&[]));
+            let _ = sender.send(capabilities::keep_only(&[]));
         })?;
-        let dropped = told.recv_timeout(PATIENCE);
+        let dropped = receiver.recv_timeout(PATIENCE);
         dropped.context("the thread of DPDK does not answer")??;
         Ok(())
     }
