@@ -7,7 +7,7 @@ use crate::group_tasks::Takeover;
 use crate::lane::Intake;
 use crate::rest::Pace;
 use fanpcap_bpf::Classic;
-use fanpcap_ring::{Layout, Stamp};
+use fanpcap_ring::{Layout, OffsetReading, Stamp};
 
 /// A ring that was taken over from another member. On the ring's packets, the kernel has run that
 /// member's filter at most. So the reader that takes over the ring also runs its own member's
@@ -35,6 +35,16 @@ impl Inherited {
             takeover,
             intake,
         }
+    }
+
+    /// As [`fanpcap_ring::Ring::offset`].
+    pub(crate) fn offset(&self) -> Option<OffsetReading> {
+        self.takeover.remains.offset()
+    }
+
+    /// As [`fanpcap_ring::Ring::adopt_offset`].
+    pub(crate) fn adopt_offset(&mut self, reading: OffsetReading) {
+        self.takeover.remains.adopt_offset(reading);
     }
 
     /// The arrival time of the next frame; `None` if no frame is left.

@@ -75,7 +75,8 @@ impl Merge {
     /// Merges lanes in which the kernel hands over each packet within `timeout`.
     pub(crate) fn new(lanes: Vec<Lane>, timeout: Option<Duration>) -> Self {
         let is_late = lanes.iter().any(|lane| !matches!(lane.ring, Ring::Pool(_)));
-        let timeout = timeout.filter(|_| is_late);
+        let is_of_blocks = |lane: &Lane| !matches!(lane.ring, Ring::Pool(_) | Ring::Calls(_));
+        let timeout = timeout.filter(|_| lanes.iter().any(is_of_blocks));
         Self {
             heads: vec![None; lanes.len()],
             lanes,
@@ -187,8 +188,28 @@ impl Merge {
         }
         self.heads.truncate(self.lanes.len());
         if !self.inherited.is_empty() {
+            self.share_offset();
             self.look_at_inherited(control);
         }
+    }
+
+    /// Lets all pools convert their stamps by the newest reading of the clock. With two readings, two
+    /// packets of a flow might change their order.
+    #[cold]
+    #[inline(never)]
+    fn share_offset(&mut self) {
+        let own = self.lanes.iter().filter_map(|it| it.ring.offset());
+        let all = own.chain(self.inherited.iter().filter_map(Inherited::offset));
+        let Some(newest) = all.max() else {
+            return;
+        };
+        for (head, lane) in self.heads.iter_mut().zip(&mut self.lanes) {
+            if lane.ring.adopt_offset(newest) {
+                *head = lane.head().map(since_1970);
+            }
+        }
+        let inherited = self.inherited.iter_mut();
+        inherited.for_each(|it| it.adopt_offset(newest));
     }
 
     /// Reads the arrival times of the next packets in rings taken over from other members. Removes
@@ -203,16 +224,18 @@ impl Merge {
                 at += 1;
             } else {
                 let _signals = Blocked::new();
-                self.inherited.swap_remove(at).end();
+                self.inherited.remove(at).end();
                 control.call_groups();
             }
         }
     }
 
+    /// The earliest packet's lane and time. Packets of a burst may have the same time. Then a flow's
+    /// packets in a ring that was taken over are earlier, because the flow has moved from there.
     fn earliest(&self) -> Option<(usize, Duration)> {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));
-        times.min_by_key(|(_, time)| *time)
+        times.min_by_key(|(lane, time)| (*time, *lane < self.lanes.len()))
     }
 
     /// Finds the earliest packet, and decides whether to deliver it now or to wait.

@@ -33,5 +33,5 @@ pub use prefetch::prefetch_packet;
 pub use remains::Remains;
 pub use ring::Ring;
 pub use shared::{Handover, OneReader, Renewable};
-pub use wall::OffsetClock;
+pub use wall::{OffsetClock, OffsetReading};
 pub use xsk::Chunks;

@@ -25,7 +25,7 @@ mod model;
 
 use crate::frame::{COPY, Corrupt, Frame, LINK_LEN, LinkInfo, OUTGOING, Stamp};
 use crate::layout::Layout;
-use crate::wall::{OffsetClock, Wall};
+use crate::wall::{OffsetClock, OffsetReading, Wall};
 use lane::{LATEST, Lane, NONE, Next};
 use std::mem;
 use std::ptr::NonNull;
@@ -247,6 +247,14 @@ impl Pool {
             // Ignores the error for a corrupt record: `take` has skipped that record.
             let _ = self.current.take(next, &self.memory);
         }
+    }
+
+    pub(crate) fn offset(&self) -> OffsetReading {
+        self.wall.reading()
+    }
+
+    pub(crate) fn adopt_offset(&mut self, reading: OffsetReading) -> bool {
+        self.wall.adopt(reading)
     }
 
     /// Ends the snapshot. Returns `None` if no snapshot is being read.

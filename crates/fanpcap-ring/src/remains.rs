@@ -42,6 +42,7 @@ use crate::layout::Layout;
 use crate::pool::Pool;
 use crate::position::{Mark, Position};
 use crate::ring::Ring;
+use crate::wall::OffsetReading;
 use std::mem;
 
 /// The unread part of a ring whose reader is dead.
@@ -90,6 +91,16 @@ impl Remains {
     pub fn without_copies(mut self) -> Self {
         self.skips_copies = true;
         self
+    }
+
+    /// As [`Ring::offset`].
+    pub fn offset(&self) -> Option<OffsetReading> {
+        self.ring.offset()
+    }
+
+    /// As [`Ring::adopt_offset`].
+    pub fn adopt_offset(&mut self, reading: OffsetReading) -> bool {
+        self.ring.adopt_offset(reading)
     }
 
     /// Whether at least half of the ring's room is unread.

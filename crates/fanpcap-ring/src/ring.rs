@@ -7,6 +7,7 @@ use crate::frames::Frames;
 use crate::layout::Layout;
 use crate::pool::Pool;
 use crate::position::Mark;
+use crate::wall::OffsetReading;
 
 /// A ring in one of four layouts.
 #[derive(Debug)]
@@ -96,6 +97,22 @@ impl Ring {
                 pool.release();
             },
             Self::Calls(calls) => calls.peek(),
+        }
+    }
+
+    /// The last reading of the clock by which a pool's packets get their times.
+    pub fn offset(&self) -> Option<OffsetReading> {
+        match self {
+            Self::Pool(pool) => Some(pool.offset()),
+            Self::V2(_) | Self::V3(_) | Self::Calls(_) => None,
+        }
+    }
+
+    /// Gives a pool's packets their times by this reading. Returns whether the times change.
+    pub fn adopt_offset(&mut self, reading: OffsetReading) -> bool {
+        match self {
+            Self::Pool(pool) => pool.adopt_offset(reading),
+            Self::V2(_) | Self::V3(_) | Self::Calls(_) => false,
         }
     }
 

@@ -15,6 +15,14 @@ const EXACT_NS: u64 = 1_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// A reading of the offset. Two pools convert the same stamp to the same time only by one reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OffsetReading {
+    /// The stamp for which the offset was read; 0 if the offset was not read yet.
+    read_at: u64,
+    offset: u64,
+}
+
 /// Converts stamps to the time of day. Divides only when a stamp is in another second than the
 /// stamp before it, because a division for each packet would be slow.
 #[derive(Debug)]
@@ -51,6 +59,27 @@ impl Wall {
             self.offset = offset;
             self.begin_second(stamp);
         }
+    }
+
+    pub(crate) fn reading(&self) -> OffsetReading {
+        OffsetReading {
+            read_at: self.read_at,
+            offset: self.offset,
+        }
+    }
+
+    /// Converts stamps by this reading from now on. Returns whether the offset is another one.
+    pub(crate) fn adopt(&mut self, reading: OffsetReading) -> bool {
+        let is_other = self.offset != reading.offset;
+        *self = Self {
+            read_at: reading.read_at,
+            offset: reading.offset,
+            ..*self
+        };
+        if is_other {
+            self.begin_second(reading.read_at);
+        }
+        is_other
     }
 
     #[inline]
@@ -102,6 +131,19 @@ mod tests {
         assert_eq!(wall.time_of(10), at(8, 0));
         assert_eq!(wall.time_of(9), at(7, 999_999_999), "another lane's");
         assert_eq!(wall.time_of(3 * SECOND_NS), at(10, 999_999_990));
+    }
+
+    #[test]
+    fn two_walls_agree_on_the_time_of_a_stamp() {
+        let mut first = wall(7 * SECOND_NS);
+        first.renew(5);
+        let mut second = wall(7 * SECOND_NS + 999_999_990);
+        second.renew(5);
+        assert_eq!(second.time_of(10), at(8, 0));
+        assert!(second.adopt(first.reading()));
+        assert_eq!(second.time_of(10), at(7, 10));
+        assert!(!first.adopt(second.reading()));
+        assert_eq!(first.time_of(10), at(7, 10));
     }
 
     #[test]

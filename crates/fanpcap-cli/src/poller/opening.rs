@@ -1,9 +1,9 @@
 //! Opens a device of the poller, of any kind: a network interface, or a device of DPDK.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
-use fanpcap_poller::kind::Opened;
+use fanpcap_poller::kind::{Opened, SourceKind};
 use fanpcap_poller::{Sender, Source};
 
 use super::options::Options;
@@ -64,6 +64,10 @@ fn take_interface(place: &Place, options: &Options) -> Result<Taken> {
     let link = link::get(ifindex).with_context(|| place.to_string())?;
     let name = Name::take(place)?;
     options.ensure_not_the_hosts(place, ifindex)?;
+    ensure!(
+        !(options.sends && place.kind == SourceKind::Zc),
+        "{place}: --send: the host can't send on a device of PF_RING ZC"
+    );
     let unusable = |error| anyhow!("{place}: {error}");
     place.kind.check(&link).map_err(unusable)?;
     let tags = match place.kind.steals() {

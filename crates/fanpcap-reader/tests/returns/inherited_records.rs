@@ -3,7 +3,7 @@
 
 use super::fake::{LATER, NONBLOCKING, OPTIONS, Return, dispatch, times};
 use super::group_tasks::FakeGroup;
-use super::program::{FakeProgram, record, records};
+use super::program::{FakeProgram, offset, record, records};
 use super::records::{TIMEOUT, longer_than};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
@@ -43,6 +43,33 @@ fn a_dead_members_records_are_inherited() {
     assert_eq!(published.taken.get(), 4);
     device.arrive(&records([8]));
     assert_eq!(times(&reader, -1), (COUNT(1), vec![8]));
+}
+
+/// A poller may stamp all packets of a burst with one time. A flow that moves within the burst has
+/// its first packets in the dead member's pool.
+#[test]
+fn of_packets_with_one_stamp_the_inherited_ones_come_first() {
+    let later: fn() -> u64 = || offset() + 5000;
+    for other_offset in [offset, later] {
+        let (dead, _input) = FakeProgram::new(TIMEOUT);
+        dead.arrive(&[record(1, 60), record(2, 61)]);
+        let (device, input) = FakeProgram::new(TIMEOUT);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        let tasks = FakeGroup::new();
+        let takeover = Takeover {
+            remains: dead.remains_by(0, other_offset),
+            published: position(),
+            rejected: None,
+            claims: None,
+            done: Box::new(|_| {}),
+        };
+        tasks.inherited.lock().unwrap().push_back(vec![takeover]);
+        tasks.join(&reader);
+        device.arrive(&[record(1, 70), record(2, 71)]);
+        let mut lengths = Vec::new();
+        dispatch(&reader, -1, |packet| lengths.push(packet.data.len()));
+        assert_eq!(lengths, [60, 70, 61, 71]);
+    }
 }
 
 /// Only a poller, which runs no filters, gives the reader the word for rejected packets. The

@@ -94,8 +94,17 @@ impl FakeProgram {
 
     /// The ring of a reader that took `taken` records and then died.
     pub(crate) fn remains(&self, taken: u64) -> Remains {
+        self.remains_by(taken, offset)
+    }
+
+    /// As [`FakeProgram::remains`]. The offset was read at another moment.
+    pub(crate) fn remains_by(&self, taken: u64, offset: fn() -> u64) -> Remains {
         let copy = self.lane.lock().unwrap().writer.copy();
-        Remains::of_pool(pool(copy), taken)
+        let clocks = PoolClocks {
+            now: || u64::MAX,
+            offset,
+        };
+        Remains::of_pool(Pool::new(copy, DEVICE.ifindex, clocks), taken)
     }
 
     /// Spoils the last packet.
