@@ -193,8 +193,8 @@ impl Merge {
         }
     }
 
-    /// Lets all pools convert their stamps by the newest reading of the clock. With two readings, two
-    /// packets of a flow might change their order.
+    /// Lets all pools convert their stamps by the newest reading of the clock. With two readings,
+    /// two packets of a flow might change their order.
     #[cold]
     #[inline(never)]
     fn share_offset(&mut self) {
@@ -230,8 +230,9 @@ impl Merge {
         }
     }
 
-    /// The earliest packet's lane and time. Packets of a burst may have the same time. Then a flow's
-    /// packets in a ring that was taken over are earlier, because the flow has moved from there.
+    /// The earliest packet's lane and time. Packets of a burst may have the same time. Then a
+    /// flow's packets in a ring that was taken over are earlier, because the flow has moved from
+    /// there.
     fn earliest(&self) -> Option<(usize, Duration)> {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));

@@ -92,7 +92,10 @@ impl Port for PfringPort {
 
     fn link(&self) -> Result<LinkState, ReadError> {
         if let Some(error) = self.broken.get() {
-            return Err(ReadError::new(io::Error::new(error.kind(), error.to_string())));
+            return Err(ReadError::new(io::Error::new(
+                error.kind(),
+                error.to_string(),
+            )));
         }
         match interface::is_up(self.descriptor.as_fd(), self.ifindex) {
             Ok(true) => Ok(LinkState::Up),
