@@ -1,12 +1,12 @@
 //! Loads the plugin, and checks that it has this crate's interface.
 
 use crate::abi::{Table, VERSION};
+use fanpcap_linux::object::{SharedObject, text};
 use std::error::Error;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 
 /// A loaded plugin. It stays loaded until the process ends.
 #[derive(Clone, Copy)]
@@ -69,10 +69,11 @@ impl Plugin {
         }
         let no_plugin = || LoadError::NoPlugin(path.to_owned());
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| no_plugin())?;
-        let object = open(&name).map_err(|why| LoadError::Libraries(path.to_owned(), why))?;
-        // SAFETY: the handle is a loaded object's, and the name is a C string.
-        let symbol = unsafe { libc::dlsym(object.as_ptr(), SYMBOL.as_ptr()) };
-        let symbol = NonNull::new(symbol.cast::<[u32; 2]>()).ok_or_else(no_plugin)?;
+        // SAFETY: the caller trusts the file.
+        let object = unsafe { SharedObject::load(&name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let object = object.map_err(|why| LoadError::Libraries(path.to_owned(), why))?;
+        let symbol = object.symbol(SYMBOL).ok_or_else(no_plugin)?;
+        let symbol = symbol.cast::<[u32; 2]>();
         // SAFETY: each version of the interface begins with its version and the table's size. The
         // object is never unloaded.
         let [version, size] = unsafe { symbol.read() };
@@ -91,13 +92,9 @@ impl Plugin {
     /// The version of DPDK, such as `DPDK 22.11.11`.
     pub fn runs(self) -> String {
         // SAFETY: the function has no preconditions.
-        let text = unsafe { (self.table.runs)() };
-        if text.is_null() {
-            return String::new();
-        }
-        // SAFETY: the plugin returns a C string that stays.
-        let text = unsafe { CStr::from_ptr(text) };
-        text.to_string_lossy().into_owned()
+        let version = unsafe { (self.table.runs)() };
+        // SAFETY: the plugin returns null, or a C string that stays.
+        unsafe { text(version) }
     }
 
     pub(crate) fn table(self) -> &'static Table {
@@ -109,21 +106,4 @@ impl fmt::Debug for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Plugin({})", self.table.version)
     }
-}
-
-/// Loads an object for ever. If this fails, returns the loader's reason.
-fn open(name: &CStr) -> Result<NonNull<c_void>, String> {
-    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-    // SAFETY: `name` is a C string. The caller of `Plugin::load` trusts the file.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
-    NonNull::new(handle).ok_or_else(|| {
-        // SAFETY: dlerror has no preconditions.
-        let error = unsafe { libc::dlerror() };
-        if error.is_null() {
-            return "dlopen failed".to_owned();
-        }
-        // SAFETY: the result is a C string that stays until the thread's next dl call.
-        let text = unsafe { CStr::from_ptr(error) };
-        text.to_string_lossy().into_owned()
-    })
 }

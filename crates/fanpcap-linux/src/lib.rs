@@ -1,5 +1,6 @@
 //! All system calls, ioctls and netlink requests of fanpcap, with the kernel's structs. Each module
-//! is for one kernel subsystem. The functions are safe to call, and contain no policy.
+//! is for one kernel subsystem. The functions are safe to call, and contain no policy. `object` is
+//! for the dynamic loader, and loading an object is unsafe.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("fanpcap is for 64-bit machines");
@@ -8,6 +9,7 @@ mod errno;
 mod bytes;
 mod option;
 mod mapping;
+pub mod object;
 pub mod unacknowledged;
 pub mod backlog;
 pub mod wait;

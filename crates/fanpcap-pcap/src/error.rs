@@ -1,6 +1,6 @@
 //! The error type for functions of libpcap.
 
-use crate::object::text;
+use fanpcap_linux::object::text;
 use std::ffi::{CString, c_char};
 use std::fmt;
 

@@ -2,8 +2,8 @@
 
 use crate::error::{Errbuf, Error, c_text};
 use crate::functions::Functions;
-use crate::object::text;
 use crate::structs::{BpfProgram, FanoutStat, FanoutStats, Pcap, Stats};
+use fanpcap_linux::object::text;
 use fanpcap_linux::packet::Filter;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint};

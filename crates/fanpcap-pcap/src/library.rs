@@ -8,8 +8,8 @@
 use crate::compiled;
 use crate::error::Error;
 use crate::functions::{Functions, Symbols};
-use crate::object::{SharedObject, text};
 use fanpcap_bpf::Classic;
+use fanpcap_linux::object::{SharedObject, text};
 use std::ffi::CString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -55,8 +55,9 @@ impl Library {
         };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| failed("the path has a zero byte".to_owned()))?;
-        let object =
-            SharedObject::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
+        // SAFETY: the object's constructors are those of a libpcap.
+        let object = unsafe { SharedObject::load(&name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let object = object.map_err(failed)?;
         let symbols = Symbols::find(&|name| object.symbol(name));
         let functions = Functions::of(&symbols).map_err(|name| OpenError::Symbol {
             path: path.to_owned(),

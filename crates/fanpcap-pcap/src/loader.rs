@@ -6,7 +6,8 @@
 //! namespace (dlmopen) would load a second libc.
 
 use crate::ldcache;
-use crate::object::{SharedObject, SocketFunction};
+use crate::object::{self, SocketFunction};
+use fanpcap_linux::object::SharedObject;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::fs;
@@ -86,7 +87,7 @@ impl SystemLibrary {
 
     /// Makes this library call `function` in the place of socket(2).
     pub(crate) fn redirect_socket(&self, function: SocketFunction) {
-        self.object.redirect_socket(function);
+        object::redirect_socket(self.object, function);
     }
 
     fn open(path: &Path) -> Result<Self, Refused> {
@@ -95,7 +96,8 @@ impl SystemLibrary {
             return Err(Refused::Missing);
         }
         let preloaded = is_loaded(&name);
-        let object = SharedObject::open(&name, libc::RTLD_LAZY | libc::RTLD_LOCAL);
+        // SAFETY: the object's constructors are those of a libpcap.
+        let object = unsafe { SharedObject::load(&name, libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         let object = object.map_err(Refused::Loader)?;
         let library = Self { object, preloaded };
         if library.symbol(OURS).is_some() {
@@ -104,7 +106,7 @@ impl SystemLibrary {
         if library.symbol(c"pcap_create").is_none() {
             return Err(Refused::NotLibpcap);
         }
-        object.rebind();
+        object::rebind(object);
         Ok(library)
     }
 }

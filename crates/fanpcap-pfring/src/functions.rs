@@ -1,8 +1,8 @@
 //! The functions and structs of pfring.h, and the loading of the library.
 
+use fanpcap_linux::object::SharedObject;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
-use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// `pfring`, whose fields are the library's own.
@@ -87,10 +87,10 @@ macro_rules! functions {
         impl Functions {
             /// # Errors
             /// The function that the library lacks.
-            fn find(library: NonNull<c_void>) -> Result<Self, &'static CStr> {
+            fn find(library: SharedObject) -> Result<Self, &'static CStr> {
                 Ok(Self {
                     $($name: {
-                        let symbol = symbol(library, $symbol)?;
+                        let symbol = library.symbol($symbol).ok_or($symbol)?;
                         // SAFETY: pfring.h declares the function with this type.
                         unsafe { mem::transmute::<*mut c_void, $kind>(symbol.as_ptr()) }
                     },)*
@@ -124,26 +124,10 @@ pub(crate) fn load() -> Result<&'static Functions, &'static str> {
 }
 
 fn find() -> Result<Functions, String> {
-    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-    // SAFETY: the name is a C string. The constructors are those of a libpfring.
-    let library = unsafe { libc::dlopen(NAME.as_ptr(), flags) };
-    let Some(library) = NonNull::new(library) else {
-        // SAFETY: no preconditions.
-        let reason = unsafe { libc::dlerror() };
-        if reason.is_null() {
-            return Err(String::new());
-        }
-        // SAFETY: a C string that stays until the thread's next call of a dl function.
-        let reason = unsafe { CStr::from_ptr(reason) };
-        return Err(reason.to_string_lossy().into_owned());
-    };
+    // SAFETY: the object's constructors are those of a libpfring.
+    let library = unsafe { SharedObject::load(NAME, libc::RTLD_NOW | libc::RTLD_LOCAL) }?;
     Functions::find(library)
         .map_err(|lacks| format!("libpfring.so lacks {}", lacks.to_string_lossy()))
-}
-
-fn symbol(library: NonNull<c_void>, name: &'static CStr) -> Result<NonNull<c_void>, &'static CStr> {
-    // SAFETY: the handle is a loaded library's, and `name` is a C string.
-    NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) }).ok_or(name)
 }
 
 /// The name under which PF_RING installs the library. It has no version.
