@@ -15,6 +15,9 @@ const SKIP: &str = "SKIP: ";
 /// If a test program runs longer than this, it is killed and fails.
 const MINUTES_MOST: &str = "20m";
 
+/// This many lines of a failed program's standard error are shown.
+const COMPLAINTS: usize = 200;
+
 /// How a test program runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How<'a> {
@@ -55,12 +58,12 @@ pub(crate) fn passes_alone(program: &Program, test: &str, how: How<'_>) -> Resul
         ..how
     };
     let done = started(program, how, tree::is_root()?)?;
-    let output = String::from_utf8_lossy(&done.stdout);
+    let [output, complaints] =
+        [&done.stdout, &done.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let succeeded = done.status.success();
-    Ok(has_passed(
-        &judge("once more", &output, "", succeeded),
-        succeeded,
-    ))
+    let what = format!("{} once more ({})", program.label(), done.status);
+    let alone = judge(&what, &output, &complaints, succeeded);
+    Ok(has_passed(&alone, succeeded))
 }
 
 fn has_passed(alone: &Tally, succeeded: bool) -> bool {
@@ -104,12 +107,28 @@ pub(crate) fn cargo_test(arguments: &[&str], environment: &[(&str, &str)]) -> Re
 }
 
 /// Counts what test programs printed. Failed tests are shown with their output, skipped tests with
-/// their reason. If a program ended early, the standard error of the programs is shown too.
+/// their reason. If a test failed, the end of the programs' standard error is shown too: processes
+/// that a test started may have written there.
 pub(crate) fn judge(what: &str, output: &str, complaints: &str, succeeded: bool) -> Tally {
     let (tally, told, has_crashed) = verdict(what, output, succeeded);
-    let complaints = if has_crashed { complaints } else { "" };
-    print!("{told}{complaints}");
+    let has_failed = has_crashed || tally.failed > 0;
+    let complaints = if has_failed { complaints } else { "" };
+    print!("{told}{}", complained(what, complaints));
     tally
+}
+
+/// The last lines of the standard error of failed test programs, under a heading.
+fn complained(what: &str, complaints: &str) -> String {
+    let lines: Vec<&str> = complaints.lines().collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let omitted = lines.len().saturating_sub(COMPLAINTS);
+    let heading = match omitted {
+        0 => format!("---- {what} stderr ----"),
+        _ => format!("---- {what} stderr, without its first {omitted} lines ----"),
+    };
+    format!("{heading}\n{}\n", lines[omitted..].join("\n"))
 }
 
 /// The counts, the parts of the output to show, and whether a program ended early.
@@ -146,8 +165,8 @@ fn said(output: &str, test: &str) -> String {
     let heading = format!("---- {test} stdout ----");
     let mut lines = output.lines().skip_while(|line| *line != heading);
     let heading = lines.next();
-    let ends =
-        |line: &str| line.starts_with("---- ") || line == "failures:" || line == "successes:";
+    let is_heading = |line: &str| line.starts_with("---- ") && line.ends_with(" stdout ----");
+    let ends = |line: &str| is_heading(line) || line == "failures:" || line == "successes:";
     let lines = lines.take_while(|line| !ends(line));
     heading
         .into_iter()
@@ -311,6 +330,27 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         let skips =
             "  skip  b: no valgrind here\n  skip  d: no header here\n  skip  c: needs root\n";
         assert_eq!(told, format!("---- e stdout ----\ntoo late\n{skips}"));
+    }
+
+    #[test]
+    fn the_output_of_a_failed_test_ends_at_the_next_heading() {
+        let output = "---- a stdout ----\n---- its own line\nfailed\n---- b stdout ----\nok\n";
+        assert_eq!(
+            said(output, "a"),
+            "---- a stdout ----\n---- its own line\nfailed"
+        );
+    }
+
+    #[test]
+    fn of_long_complaints_the_end_is_shown() {
+        assert_eq!(complained("these", ""), "");
+        let told = complained("these", "x\ny\n");
+        assert_eq!(told, "---- these stderr ----\nx\ny\n");
+        let lines: String = (0..COMPLAINTS + 2).map(|it| format!("{it}\n")).collect();
+        let told = complained("these", &lines);
+        let head = "---- these stderr, without its first 2 lines ----\n2\n3\n";
+        assert!(told.starts_with(head), "{told}");
+        assert!(told.ends_with(&format!("\n{}\n", COMPLAINTS + 1)), "{told}");
     }
 
     #[test]

@@ -51,6 +51,7 @@ pub(crate) fn named(name: &str) -> Result<Tally> {
         sum.executed() + sum.skipped > 0,
         "no test's name contains {name:?}"
     );
+    print_names(&sum);
     Ok(sum)
 }
 
@@ -126,15 +127,21 @@ fn summed_up(tiers: &[&'static Tier], done: &[Done], which: Which) -> Result<Tal
         let least = least.get(tier.name).map(|numbers| numbers[which as usize]);
         tally += shrunk(&tally, least);
         println!("{:11} {tally} ({seconds:.0} s)", tier.name);
-        for test in &tally.failures {
-            println!("  FAIL  {test}");
-        }
-        for test in &tally.unsteady {
-            println!("  unsteady, passed the second time: {test}");
-        }
+        print_names(&tally);
         sum += tally;
     }
     Ok(sum)
+}
+
+/// Prints the names of failed and unsteady tests. Their output is printed already: an unsteady
+/// test's is that of the run that failed.
+fn print_names(tally: &Tally) {
+    for test in &tally.failures {
+        println!("  FAIL  {test}");
+    }
+    for test in &tally.unsteady {
+        println!("  unsteady, passed the second time: {test} (see '---- {test} stdout ----')");
+    }
 }
 
 /// Which of the two numbers in .ci/tiers applies.
