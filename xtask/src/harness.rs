@@ -12,6 +12,9 @@ use crate::tree;
 /// the reason.
 const SKIP: &str = "SKIP: ";
 
+/// The beginning of the reason, if the test needs what a machine may lack, even in CI.
+const OPTIONAL: &str = "optional: ";
+
 /// If a test program runs longer than this, it is killed and fails.
 const MINUTES_MOST: &str = "20m";
 
@@ -181,7 +184,7 @@ fn read(output: &str) -> Tally {
     let mut tally = reported(output);
     tally.failures = failures(output);
     let has_failed = |test: &str| output.contains(&format!("test {test} ... FAILED\n"));
-    for (test, _) in gave_up(output) {
+    for (test, reason) in gave_up(output) {
         let ended = match has_failed(test) {
             true => &mut tally.failed,
             false => &mut tally.passed,
@@ -189,6 +192,7 @@ fn read(output: &str) -> Tally {
         *ended = ended.saturating_sub(1);
         tally.failures.retain(|failed| failed != test);
         tally.skipped += 1;
+        tally.optional += usize::from(reason.starts_with(OPTIONAL));
     }
     tally
 }
@@ -294,7 +298,7 @@ test e ... FAILED
 failures:
 
 ---- d stdout ----
-SKIP: no header here
+SKIP: optional: no header here
 ---- e stdout ----
 too late
 failures:
@@ -312,13 +316,14 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
                 passed: 4,
                 failed: 1,
                 skipped: 3,
+                optional: 1,
                 failures: vec!["e".to_owned()],
                 ..Tally::default()
             }
         );
         assert_eq!(
             gave_up(OUTPUT),
-            [("b", "no valgrind here"), ("d", "no header here")]
+            [("b", "no valgrind here"), ("d", "optional: no header here")]
         );
         assert_eq!(ignored(OUTPUT), 1);
     }
@@ -327,8 +332,7 @@ test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     fn a_failed_test_has_its_name_and_what_it_said() {
         let (tally, told, _) = verdict("these", OUTPUT, false);
         assert_eq!(tally.failures, ["e"]);
-        let skips =
-            "  skip  b: no valgrind here\n  skip  d: no header here\n  skip  c: needs root\n";
+        let skips = "  skip  b: no valgrind here\n  skip  d: optional: no header here\n  skip  c: needs root\n";
         assert_eq!(told, format!("---- e stdout ----\ntoo late\n{skips}"));
     }
 

@@ -9,6 +9,8 @@ pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
+    /// How many of the skipped tests need what a machine may lack, even in CI.
+    pub(crate) optional: usize,
     /// The names of failed tests.
     pub(crate) failures: Vec<String>,
     /// Tests that failed once and passed when they ran again, alone.
@@ -69,6 +71,7 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.optional += other.optional;
         self.failures.extend(other.failures);
         self.unsteady.extend(other.unsteady);
     }

@@ -48,7 +48,7 @@ pub fn compile(text: &str, scratch: &Scratch, flags: &[&str]) -> Result<PathBuf>
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn plugin(scratch: &Scratch) -> Result<PathBuf> {
     let (Some(flags), Some(libraries)) = (ask("--cflags"), ask("--libs")) else {
-        println!("SKIP: no DPDK here ('make test-dpdk' installs libdpdk-dev)");
+        println!("SKIP: optional: no DPDK here ('make test-dpdk' installs libdpdk-dev)");
         bail!("no libdpdk");
     };
     let object = scratch.file("fanpcap-dpdk.so");
