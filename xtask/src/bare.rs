@@ -50,12 +50,15 @@ const DEBIAN: Distribution = Distribution {
 /// What runs in each root, in this order, as on a user's fresh machine. `make` and the demos
 /// install the packages that they need; the tests run with these packages only. Tiers `least` and
 /// `fuzz` are left out because they do not depend on installed packages. Tiers `soak` and `package`
-/// are left out because they take long.
-const COMMANDS: [&str; 4] = [
+/// are left out because they take long. Nothing of DPDK is installed until `make dpdk` installs it.
+const COMMANDS: [&str; 7] = [
     "make",
     "make demo",
     "make demo-cluster",
     "FANPCAP_NO_INSTALL=1 make test TIERS='unit steering properties symbols loading manual packets tools conformance faults'",
+    "! dpkg -l 'librte-*' 2>/dev/null | grep '^ii'",
+    "make dpdk",
+    "FANPCAP_NO_INSTALL=1 make test-dpdk",
 ];
 
 /// A release of a distribution.

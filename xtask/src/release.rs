@@ -17,6 +17,8 @@ use crate::{archive, deb, tree};
 
 /// The name of package and source archive.
 const NAME: &str = "fanpcap";
+/// The package of the plugin for DPDK.
+const PLUGIN: &str = "fanpcap-dpdk";
 
 /// The release's files and the log of their build.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl Release {
         let pool = self.pool(distribution)?;
         let make = format!("{} make deb", self.variables(distribution));
         let built = root.run(&make, &self.log);
-        let built = built.and_then(|()| take(&root, &pool));
+        let built = built.and_then(|()| take(&root, NAME, &pool));
         let tried = built
             .as_ref()
             .ok()
@@ -109,8 +111,25 @@ impl Release {
             }
             None => return root.remove(),
         }
+        self.build_plugin(&root, distribution, tally)?;
         arm64::build(&root, distribution, self, tally)?;
         root.remove()
+    }
+
+    /// Builds the package of the plugin for DPDK. Only this installs DPDK in the root.
+    fn build_plugin(
+        &self,
+        root: &Root,
+        distribution: &Distribution,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let pool = self.pool(distribution)?;
+        let make = format!("{} make deb-dpdk", self.variables(distribution));
+        let built = root.run(&make, &self.log);
+        let built = built.and_then(|()| take(root, PLUGIN, &pool));
+        let name = format!("{}: package {PLUGIN}", distribution.name);
+        tally.check(&name, &built.map(shown));
+        Ok(())
     }
 
     /// Runs the package's tests in roots of its distribution.
@@ -160,10 +179,10 @@ impl Release {
     }
 }
 
-/// Copies the package that a root has built to `pool`.
-fn take(root: &Root, pool: &Path) -> Result<PathBuf> {
-    let built = archive::packages(&root.source().join("target/fanpcap"))?.pop();
-    let built = built.context("make deb built no package")?;
+/// Copies a package that a root has built to `pool`.
+fn take(root: &Root, name: &str, pool: &Path) -> Result<PathBuf> {
+    let built = archive::packages(&root.source().join("target").join(name))?.pop();
+    let built = built.context("no package was built")?;
     let to = pool.join(built.file_name().context("a package's name")?);
     fs::copy(&built, &to).with_context(|| format!("copying {}", built.display()))?;
     Ok(to)

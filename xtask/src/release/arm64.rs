@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, shown, take};
+use super::{NAME, Release, shown, take};
 use crate::bare::{self, Distribution, Root};
 use crate::tally::Tally;
 use crate::{archive, guest, harness, tree};
@@ -59,7 +59,7 @@ pub(super) fn build(
     }
     let deb = format!("export {} && {CROSS} deb", release.variables(distribution));
     let built = root.run(&deb, &release.log);
-    let built = built.and_then(|()| take(root, &release.pool(distribution)?));
+    let built = built.and_then(|()| take(root, NAME, &release.pool(distribution)?));
     let is_built = built.is_ok();
     tally.check(&name("package"), &built.map(shown));
     let Some(series) = guest::series_on_arm64(distribution.suite).filter(|_| is_built) else {

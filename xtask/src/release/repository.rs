@@ -8,13 +8,18 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::Release;
+use super::{PLUGIN, Release};
 use crate::bare::{Distribution, Root};
 use crate::tally::Tally;
 use crate::{deb, tree};
 
 /// Architectures of the packages.
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+
+/// A poller of a virtual device of DPDK, which invents packets. When the poller ends, it prints the
+/// device, the queue's number and how many packets it has received.
+const SERVE: &str = "timeout 10 fanpcap poller dpdk:net_null0,size=60 --no-huge 2>&1 \
+    | grep -E 'dpdk:net_null0 +0 +[1-9]'";
 
 /// Writes apt/dists for the packages in apt/pool. `epoch` is the date of the files, in seconds
 /// since 1970.
@@ -89,8 +94,16 @@ pub(super) fn try_out(
          && apt-get update -q && apt-get install -qy --no-install-recommends fanpcap={version} \
          && fanpcap --version"
     );
-    let outcome = root.run(&line, &release.log).map(|()| version);
+    let outcome = root.run(&line, &release.log).map(|()| version.clone());
     tally.check(&name, &outcome);
+    if outcome.is_ok() {
+        let line = format!(
+            "apt-get install -qy --no-install-recommends {PLUGIN}={version} librte-meta-net && {SERVE}"
+        );
+        let outcome = root.run(&line, &release.log).map(|()| version);
+        let name = format!("{}: {PLUGIN} serves a device", distribution.name);
+        tally.check(&name, &outcome);
+    }
     root.remove()
 }
 
