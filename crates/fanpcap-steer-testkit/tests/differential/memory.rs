@@ -1,5 +1,6 @@
 //! Checks that the kernel and the evaluator forget the datagram of fragments after two seconds.
 
+use std::cell::Cell;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -7,26 +8,32 @@ use fanpcap_steer::native::Packet;
 use fanpcap_testkit::frames;
 use fanpcap_wire::Frame;
 
+use super::case::check;
 use super::group::Group;
 use super::recording::Record;
 use super::seed::Seed;
-use super::side::{Hook, Side};
+use super::side::{Clock, Hook, Side};
 use super::traffic::Shot;
-use super::written::compiled;
+use super::workers::pinned;
+use super::written::{case, compiled};
+
+/// A fragment of a datagram, with this field of flags and offset.
+fn fragment(field: u16) -> Shot {
+    Shot {
+        bytes: frames::ethernet(0x0800, &frames::v4(17, field, &frames::udp(1, 2, &[0; 8]))),
+        mark: 0,
+    }
+}
 
 #[test]
 #[ignore = "needs root: eBPF"]
 fn a_datagram_is_forgotten_after_two_seconds() {
-    let shot = |field| Shot {
-        bytes: frames::ethernet(0x0800, &frames::v4(17, field, &frames::udp(1, 2, &[0; 8]))),
-        mark: 0,
-    };
-    let (first, later) = (shot(0x2000), shot(185));
+    let (first, later) = (fragment(0x2000), fragment(185));
     let program = compiled("steer_flow");
     let (group, begin) = (Group(0), Instant::now());
     let table = group.table();
     for hook in [Hook::Fanout, Hook::Xdp] {
-        let mut side = Side::new(hook, &program, &table, &Seed::None).unwrap();
+        let mut side = Side::new(hook, &program, (&table, Clock::Runs), &Seed::None).unwrap();
         let mut go = |shot: &Shot| {
             let frame = Frame {
                 bytes: &shot.bytes,
@@ -62,4 +69,21 @@ fn a_datagram_is_forgotten_after_two_seconds() {
             "the first fragment follows only once"
         );
     }
+}
+
+/// On a busy machine the thread may lose its CPU at any packet, for seconds.
+#[test]
+#[ignore = "needs root: eBPF"]
+fn a_pause_between_evaluator_and_kernel_makes_no_difference() {
+    let shots = [0x2000, 185, 370].map(fragment);
+    let case = case("steer_flow", &shots);
+    let packets = Cell::new(0);
+    // Called for each hook's packet after the evaluator's look at the clock.
+    let pause = |_: &mut Vec<u8>| {
+        if packets.replace(packets.get() + 1) == 1 {
+            sleep(Duration::from_millis(2100));
+        }
+    };
+    let outcome = check(&case, pinned(), &Seed::Packet(&pause)).map_err(|it| it.what);
+    assert_eq!(outcome.unwrap().trials, [3, 0, 3]);
 }

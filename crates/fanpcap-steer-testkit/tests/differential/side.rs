@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use fanpcap_bpf::Object;
+use fanpcap_bpf::kernel::KTIME_GET_NS;
+use fanpcap_bpf::{Instruction, Object};
 use fanpcap_linux::bpf::{LoadError, Loaded, Map};
 use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf::{self, COUNTERS_MAP, EbpfError, LATE_MAP};
@@ -34,6 +35,40 @@ pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 /// be predicted, so the test checks only its range. Other ways to steer return this member with a
 /// probability of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
+
+/// The clock that a BPF program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The kernel's clock.
+    Runs,
+    /// The time is always [`STOPPED_NS`].
+    Stopped,
+}
+
+/// The time of a stopped clock in nanoseconds.
+pub(crate) const STOPPED_NS: u16 = 10_000;
+
+impl Clock {
+    /// The object with this clock: a stopped clock replaces each call of the kernel's clock by a
+    /// number.
+    fn object(self, mut object: Object) -> Object {
+        let is_look = |it: &&mut Instruction| {
+            (it.code(), it.source(), it.immediate()) == (CALL, OF_KERNEL, KTIME_GET_NS)
+        };
+        if self == Self::Stopped {
+            for look in object.instructions.iter_mut().filter(is_look) {
+                *look = Instruction::set(RESULT, STOPPED_NS.into());
+            }
+        }
+        object
+    }
+}
+
+/// Parts of an instruction: the code BPF_JMP | BPF_CALL, the source register by which a call means a
+/// function of the kernel, and the register of a function's result.
+const CALL: u8 = 0x85;
+const OF_KERNEL: u8 = 0;
+const RESULT: u8 = 0;
 
 /// The reason why a program does not run at a hook.
 #[derive(Debug)]
@@ -97,7 +132,7 @@ impl<'t> Side<'t> {
     pub(crate) fn new(
         hook: Hook,
         program: &Tree,
-        table: &'t Table,
+        (table, clock): (&'t Table, Clock),
         seed: &Seed<'_>,
     ) -> Result<Self, NotRun> {
         let object = hook.object(program).map_err(NotRun::Refused)?;
@@ -105,7 +140,7 @@ impl<'t> Side<'t> {
         let (Some(object), Some(mut part)) = (object, part) else {
             return Err(NotRun::Idle);
         };
-        let object = seed.object(hook, object);
+        let object = clock.object(seed.object(hook, object));
         let listing = object.listing();
         let load = |error| NotRun::Load {
             error,
