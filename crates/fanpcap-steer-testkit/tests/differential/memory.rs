@@ -53,9 +53,9 @@ fn a_datagram_is_forgotten_after_two_seconds() {
         };
         let (slot, _) = go(&first);
         assert_eq!(go(&later), (slot, 0));
-        sleep(Duration::from_millis(1500));
+        sleep(Duration::from_millis(500));
         assert_eq!(go(&later), (slot, 0));
-        sleep(Duration::from_millis(600));
+        sleep(Duration::from_millis(1600));
         let (alone, late) = go(&later);
         assert!(alone != slot && late == 1);
         assert_eq!(
@@ -78,12 +78,12 @@ fn a_pause_between_evaluator_and_kernel_makes_no_difference() {
     let shots = [0x2000, 185, 370].map(fragment);
     let case = case("steer_flow", &shots);
     let packets = Cell::new(0);
-    // Called for each hook's packet after the evaluator's look at the clock.
+    // The second packet pauses, after its time was taken, before the kernel gets it.
     let pause = |_: &mut Vec<u8>| {
-        if packets.replace(packets.get() + 1) == 1 {
+        if packets.replace(packets.get() + 1) == 3 {
             sleep(Duration::from_millis(2100));
         }
     };
     let outcome = check(&case, pinned(), &Seed::Packet(&pause)).map_err(|it| it.what);
-    assert_eq!(outcome.unwrap().trials, [3, 0, 3]);
+    assert_eq!(outcome.unwrap().trials, [3; 3]);
 }
