@@ -80,14 +80,27 @@ pub const QUEUE_MIB: u32 = 32;
 /// # Errors
 /// See [`OpenError`].
 pub fn open(eal: Eal, name: &DeviceName, queues: u16) -> Result<Opened, OpenError> {
-    let options = PortOptions {
+    open_with(eal, name, options(queues, CACHE))
+}
+
+/// For measurements: opens a device as [`open`] does, but so that the queue's thread keeps no
+/// buffers. So all buffers are used in turn, and not only those that the thread has last given back.
+/// See [`DpdkSource::fill`].
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open_to_fill(eal: Eal, name: &DeviceName, queues: u16) -> Result<Opened, OpenError> {
+    open_with(eal, name, options(queues, 0))
+}
+
+fn options(queues: u16, cache: u32) -> PortOptions {
+    PortOptions {
         queues,
         descriptors: DESCRIPTORS,
         buffers: BUFFERS,
-        cache: CACHE,
+        cache,
         mtu: MTU,
-    };
-    open_with(eal, name, options)
+    }
 }
 
 /// Takes the packets of a device as [`open`] does, with other options.

@@ -258,6 +258,9 @@ impl Group {
                 self.deliver(slot, &record);
             }
             Decision::Double(one, other) => {
+                if self.is_balanced {
+                    [one, other].map(|hash| self.table.count_load(hash));
+                }
                 let part = self.table.class(class);
                 let slots = [one, other].map(|hash| part.and_then(|part| part.of_hash(hash)));
                 self.deliver_to_both(slots, record);

@@ -31,17 +31,21 @@ pub struct Drawn {
     pub slots: Vec<u8>,
 }
 
+/// A program by which packets of a flow may have different classes.
+const CLASSES: &str = "main = do\n  when (ip_ttl .> 64) (classify 1)\n  steer_flow";
+
 /// Every fourth program is that of the mode `flow`, which has a path of its own.
 fn program(seed: u64, draw: &mut Draw<'_>) -> Tree {
-    let of_mode = |name: &str| {
-        let source = modes::source(name).unwrap();
-        fanpcap_steer::tree(source, &|_| Err("no libpcap".to_owned())).unwrap()
+    let of_source = |source: &str| {
+        let no_pcap = |_: &str| Err("no libpcap".to_owned());
+        fanpcap_steer::tree(source, &no_pcap).unwrap()
     };
     match seed % 8 {
-        0 | 4 => of_mode("flow"),
-        1 => of_mode(draw.pick(&modes::MODES).0),
+        0 | 4 => of_source(modes::source("flow").unwrap()),
+        1 => of_source(draw.pick(&modes::MODES).1),
         2 | 6 => programs::device_program(draw),
         3 => programs::program(draw),
+        5 => of_source(CLASSES),
         _ => programs::group_program(draw),
     }
 }

@@ -95,8 +95,15 @@ impl Model {
 
     /// The slots that get a packet that is not dropped, whether or not they have members.
     fn slots(&mut self, queue: usize, outcome: Outcome) -> Vec<u8> {
-        if let (Decision::Steer(hash), Some(_)) = (outcome.decision, self.options.balance) {
-            self.loads[bucket(hash)] += 1;
+        let hashes = match outcome.decision {
+            Decision::Steer(hash) => vec![hash],
+            Decision::Double(one, other) => vec![one, other],
+            _ => Vec::new(),
+        };
+        if self.options.balance.is_some() {
+            hashes
+                .into_iter()
+                .for_each(|hash| self.loads[bucket(hash)] += 1);
         }
         let class = match outcome.decision {
             Decision::Broadcast if self.has_classes => EVERYBODY,
