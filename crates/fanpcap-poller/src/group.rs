@@ -259,7 +259,8 @@ impl Group {
             }
             Decision::Double(one, other) => {
                 if self.is_balanced {
-                    [one, other].map(|hash| self.table.count_load(hash));
+                    self.table.count_load(one);
+                    self.table.count_load(other);
                 }
                 let part = self.table.class(class);
                 let slots = [one, other].map(|hash| part.and_then(|part| part.of_hash(hash)));
