@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_dpdk::{Bus, DeviceName, Eal, EalOptions, Facts, Plugin, check_pci, free_huge_bytes};
+use fanpcap_gen::{Description, Lengths};
 use fanpcap_linux::file::directory::others_may_write;
 use fanpcap_linux::process::{capabilities, is_secure};
 use fanpcap_poller::Sender;
-use fanpcap_poller::dpdk::{DpdkSource, QUEUE_MIB, open};
+use fanpcap_poller::dpdk::{self, DpdkSource, QUEUE_MIB, open};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -19,6 +20,7 @@ use super::place::Place;
 pub(super) struct Dpdk {
     eal: Eal,
     version: String,
+    fill: Option<u16>,
 }
 
 /// A device that is open.
@@ -36,6 +38,8 @@ pub(super) struct Start {
     pub(super) ordinary_memory: bool,
     /// More words for DPDK.
     pub(super) words: Vec<String>,
+    /// For measurements: the length of the frames with which buffers are filled.
+    pub(super) fill: Option<u16>,
 }
 
 /// Where sysfs is mounted.
@@ -70,7 +74,10 @@ impl Dpdk {
         if name.bus() == Bus::Pci {
             check_pci(Path::new(SYS), name.name())?;
         }
-        let opened = open(self.eal, name, queues)?;
+        let opened = match self.fill {
+            None => open(self.eal, name, queues)?,
+            Some(len) => filled(self.eal, name, queues, len)?,
+        };
         let way = way(&self.version, &opened.facts, queues);
         Ok(Opened {
             sources: opened.sources,
@@ -124,8 +131,31 @@ fn begin(names: &[&DeviceName], start: &Start, queues: u32, cpu: usize) -> Resul
     Ok(Dpdk {
         eal: plugin.begin(&options)?,
         version: plugin.runs(),
+        fill: start.fill,
     })
 }
+
+/// Opens a device for measurements, with frames of this length in its buffers.
+fn filled(eal: Eal, name: &DeviceName, queues: u16, len: u16) -> Result<dpdk::Opened> {
+    let description = Description {
+        flows: FILLED_FLOWS,
+        lengths: Lengths::Fixed(len),
+        ..Description::default()
+    };
+    let frames = description.pool()?;
+    let mut opened = dpdk::open_to_fill(eal, name, queues)?;
+    for source in &mut opened.sources {
+        let mut numbers = 0..;
+        source.fill(|buffer| {
+            let frame = numbers.next().map_or_else(Vec::new, |it| frames.frame(it));
+            let len = frame.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&frame[..len]);
+        });
+    }
+    Ok(opened)
+}
+
+const FILLED_FLOWS: u32 = 4096;
 
 /// MiB of memory for so many queues.
 fn memory_mib(queues: u32) -> u32 {
@@ -200,6 +230,7 @@ pub(super) fn ensure_used(start: &Start, places: &[Place]) -> Result<()> {
         bail!("--no-huge is for the engine dpdk");
     }
     ensure!(start.words.is_empty(), "--eal is for the engine dpdk");
+    ensure!(start.fill.is_none(), "--fill is for the engine dpdk");
     Ok(())
 }
 

@@ -70,6 +70,10 @@ pub(crate) struct Arguments {
     /// A further word for DPDK's own command line, such as --eal=--iova-mode=va; may be repeated
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     eal: Vec<String>,
+    /// For measurements: fill the buffers of devices of the engine dpdk once, with frames of 4096
+    /// flows. A device that writes to no buffer, such as net_null0, then has these frames
+    #[arg(long, value_name = "BYTES", hide = true, value_parser = clap::value_parser!(u16).range(60..=1514))]
+    fill: Option<u16>,
     /// Send the frames of members that have no packet socket of their own: pcap_inject() of
     /// programs without privileges. Whoever may connect may then send any frame on the devices
     #[arg(long)]
@@ -140,6 +144,7 @@ impl Options {
         let dpdk_start = Start {
             ordinary_memory: arguments.no_huge,
             words: arguments.eal.clone(),
+            fill: arguments.fill,
         };
         dpdk::ensure_used(&dpdk_start, devices)?;
         let group = arguments.socket_group.as_deref();
