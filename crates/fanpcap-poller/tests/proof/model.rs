@@ -98,7 +98,9 @@ impl Model {
         let hashes = match outcome.decision {
             Decision::Steer(hash) => vec![hash],
             Decision::Double(one, other) => vec![one, other],
-            _ => Vec::new(),
+            Decision::Drop | Decision::Copy | Decision::Member(_) | Decision::Broadcast => {
+                Vec::new()
+            }
         };
         if self.options.balance.is_some() {
             hashes
@@ -108,7 +110,11 @@ impl Model {
         let class = match outcome.decision {
             Decision::Broadcast if self.has_classes => EVERYBODY,
             Decision::Broadcast => 0,
-            _ => usize::from(outcome.class),
+            Decision::Drop
+            | Decision::Copy
+            | Decision::Steer(_)
+            | Decision::Member(_)
+            | Decision::Double(..) => usize::from(outcome.class),
         };
         // The table of a group without classes has only the default class.
         if class != 0 && !self.has_classes {
@@ -154,7 +160,7 @@ impl Model {
         };
         match holder {
             Some((had, holder)) if had >> 8 == holder >> 8 => holder.to_le_bytes()[0],
-            _ => {
+            Some(_) | None => {
                 if sticky_id != 0 {
                     self.queues[queue].flows.insert(flow, sticky_id);
                 }
