@@ -54,6 +54,8 @@ pub(crate) enum Need {
     OwnQueues,
     /// The command `fanpcap`, which runs pollers, is beside our library.
     Command,
+    /// The plugin for DPDK is where that command finds it.
+    DpdkPlugin,
     /// Processes can be limited to a share of a CPU.
     Quota,
     /// The program with the first name is installed. The second name is the program's package.

@@ -1,5 +1,6 @@
 //! The libraries that are compared, and processes started on one of them.
 
+use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +46,8 @@ pub(crate) enum Source {
     Packet,
     /// By an AF_XDP socket for each receive queue.
     Afxdp,
+    /// By DPDK.
+    Dpdk,
 }
 
 impl Source {
@@ -53,6 +56,7 @@ impl Source {
         let engine = match self {
             Self::Packet => "packet",
             Self::Afxdp => "afxdp",
+            Self::Dpdk => "dpdk",
         };
         format!("{engine}:{device}")
     }
@@ -107,6 +111,7 @@ impl Side {
             Self::Xdp(_) => "fanpcap, xdp",
             Self::Poller(Source::Packet) => "fanpcap, packet",
             Self::Poller(Source::Afxdp) => "fanpcap, afxdp",
+            Self::Poller(Source::Dpdk) => "fanpcap, dpdk",
             Self::Other => "the other build",
             Self::OtherXdp(_) => "the other build, xdp",
             Self::System => "libpcap",
@@ -191,12 +196,22 @@ impl Libraries {
         commands.find(|command| command.is_file())
     }
 
+    /// The plugin for DPDK that the command finds; `None` if there is none.
+    pub(crate) fn dpdk_plugin(&self) -> Option<PathBuf> {
+        let named = env::var_os("FANPCAP_DPDK_PLUGIN").map(PathBuf::from);
+        let command = self.command().and_then(|it| it.canonicalize().ok());
+        let directory = command.as_deref().and_then(Path::parent);
+        let beside = ["", "../libexec/fanpcap"].into_iter();
+        let beside = beside.filter_map(|it| Some(directory?.join(it).join("fanpcap-dpdk.so")));
+        named.into_iter().chain(beside).find(|it| it.is_file())
+    }
+
     /// Whether a process on this side attaches an XDP program to its device.
     pub(crate) fn attach_program(&self, side: Side) -> bool {
         match side {
             Side::Ours | Side::Other => self.driver.as_deref() == Some(XDP),
             Side::Xdp(_) | Side::OtherXdp(_) | Side::Poller(Source::Afxdp) => true,
-            Side::System | Side::Poller(Source::Packet) => false,
+            Side::System | Side::Poller(Source::Packet | Source::Dpdk) => false,
         }
     }
 }

@@ -9,6 +9,7 @@ mod library;
 mod memory;
 mod queues;
 mod polled;
+mod filled;
 mod nodes;
 mod headers;
 mod members;
@@ -30,6 +31,7 @@ use crate::outside;
 use crate::quota;
 use crate::reader::Settings;
 use crate::refusal::Refusal;
+use filled::Filled;
 use latency::Latency;
 use memory::Memory;
 use nodes::Nodes;
@@ -78,6 +80,7 @@ enum Kind {
     Queues,
     Idle,
     Polled(Polled),
+    Filled(Filled),
     Compile,
     Nodes(Nodes),
     /// Frames at this many times the rate that one node can handle.
@@ -175,6 +178,7 @@ impl Measure {
             (Kind::Memory(memory), _) => memory.run(bench, Side::of(key)).map(Ok),
             (Kind::Queues, _) => queues::run(bench, column),
             (Kind::Idle, _) => idle::run(bench, Side::of(key)).map(Ok),
+            (Kind::Filled(filled), _) => filled.run(bench, column),
             (Kind::Compile, _) => compile::run(bench).map(Ok),
             (Kind::Nodes(nodes), _) => nodes.run(bench, key),
             (Kind::Headers(times), _) => headers::run(*times, bench, key),
@@ -198,6 +202,10 @@ fn missing(need: Need, bench: &Bench) -> Result<Option<String>> {
         Need::Command => {
             let is_missing = bench.libraries().command().is_none();
             is_missing.then(|| "no command fanpcap beside our library".to_owned())
+        }
+        Need::DpdkPlugin => {
+            let is_missing = bench.libraries().dpdk_plugin().is_none();
+            is_missing.then(|| "no plugin for DPDK: make dpdk".to_owned())
         }
         Need::Quota => quota::absent(),
         Need::Installed(program, package) => outside::missing(program, package),

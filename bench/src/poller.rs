@@ -19,8 +19,8 @@ const READY: &str = "fanpcap: serving";
 /// How long a poller may take to end.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A poller with its default settings: it sleeps while no packets come. It shares the reader's
-/// core, because the generator leaves no time of its own core.
+/// A poller with its default settings: it sleeps while no packets come. If there is a generator, the
+/// poller shares the reader's core, because the generator leaves no time of its own core.
 #[derive(Debug)]
 pub(crate) struct Poller {
     place: String,
@@ -46,12 +46,25 @@ impl Poller {
     /// Starts a poller, and waits until it serves the device.
     pub(crate) fn start(bench: &Bench, source: Source) -> Result<Self> {
         let place = source.place(bench.wire.far());
+        let arguments = vec![place.clone()];
+        Self::launch(bench, place, bench.reader_cpu, arguments)
+    }
+
+    /// Starts a poller of a device of DPDK that leaves its buffers as they are, on the core of
+    /// generators. The poller fills the buffers with frames of this length.
+    pub(crate) fn of_buffers(bench: &Bench, device: &str, len: u16) -> Result<Self> {
+        let place = Source::Dpdk.place(device);
+        let fill = format!("--fill={len}");
+        let arguments = vec![format!("{place},size={len}"), "--no-huge".to_owned(), fill];
+        Self::launch(bench, place, bench.generator_cpu, arguments)
+    }
+
+    fn launch(bench: &Bench, place: String, cpu: usize, arguments: Vec<String>) -> Result<Self> {
         let command = bench.libraries().command();
         let command = command.context("no command fanpcap beside our library")?;
-        let cpu = bench.reader_cpu;
         let on = cpu.to_string();
         let program = priority::program(bench.library(), command, READY, Some(&on));
-        let program = program.args(["poller", &place]);
+        let program = program.arg("poller").args(arguments);
         let process = bench.wire.at_far(|| program.spawn(&bench.scratch))?;
         let mut poller = Self {
             place,

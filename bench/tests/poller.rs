@@ -6,16 +6,22 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use fanpcap_testkit::{Scratch, needs};
+use fanpcap_testkit::{Scratch, dpdk, needs};
 
-/// Runs both rows as quickly as possible. Other tests share the CPUs, so the figures are not
-/// checked.
-fn quickly(results: &Path) -> io::Result<Output> {
+/// Runs rows as quickly as possible. Other tests share the CPUs, so the figures are not checked.
+fn quickly(rows: &[&str], plugin: Option<&Path>, results: &Path) -> io::Result<Output> {
     needs::libpcap_headers().map_err(io::Error::other)?;
     Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
-        .args("afxdp poller --shared --rounds 1 --milliseconds 100 --output".split(' '))
+        .args(rows)
+        .args("--shared --rounds 1 --milliseconds 100 --output".split(' '))
         .arg(results)
+        .envs(plugin.map(|plugin| ("FANPCAP_DPDK_PLUGIN", plugin)))
         .output()
+}
+
+fn said(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
 }
 
 /// The goals of a row.
@@ -30,9 +36,8 @@ fn goals(results: &Path, row: &str) -> io::Result<Vec<serde_json::Value>> {
 fn pollers_are_measured_and_all_packets_are_accounted_for() {
     let scratch = Scratch::new().unwrap();
     let results = scratch.file("results");
-    let output = quickly(&results).unwrap();
-    let (out, err) = (&output.stdout, &output.stderr);
-    let said = String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err);
+    let output = quickly(&["afxdp", "poller"], None, &results).unwrap();
+    let said = said(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("must be >= 1.6, aim 2.2"), "{said}");
     assert!(said.contains(" 0 goals not measured"), "{said}");
@@ -53,5 +58,30 @@ fn pollers_are_measured_and_all_packets_are_accounted_for() {
             assert!(figure("poller_ns") > Some(0.0), "{goal}");
         }
         assert_eq!(idle, if row == "poller" { 2 } else { 0 }, "{said}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: a poller's socket and pools"]
+fn a_poller_of_dpdk_is_measured_part_by_part() {
+    let scratch = Scratch::new().unwrap();
+    let Ok(plugin) = dpdk::plugin(&scratch) else {
+        return;
+    };
+    let results = scratch.file("results");
+    let output = quickly(&["dpdk"], Some(&plugin), &results).unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(" 0 goals not measured"), "{said}");
+    for goal in goals(&results, "dpdk").unwrap() {
+        let round = &goal["rounds"][0];
+        let figure = |column: &str, name: &str| round[column][name].as_f64();
+        for column in ["source", "steered", "one", "four", "two"] {
+            assert!(figure(column, "sent_pps") > Some(0.0), "{round}");
+            assert!(figure(column, "poller_ns") > Some(0.0), "{round}");
+            let is_whole = !["source", "steered"].contains(&column);
+            let captured = figure(column, "captured_pps");
+            assert_eq!(captured.is_some_and(|it| it > 0.0), is_whole, "{round}");
+        }
     }
 }
