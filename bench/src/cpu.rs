@@ -10,9 +10,17 @@ use anyhow::{Context, Result};
 pub(crate) fn of_all_threads(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let threads = fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))?;
-    threads
-        .map(|thread| first_number(&thread?.path().join("schedstat").to_string_lossy()))
-        .sum()
+    let mut sum = Duration::ZERO;
+    for thread in threads {
+        let path = thread?.path().join("schedstat");
+        match first_number(&path.to_string_lossy()) {
+            Ok(time) => sum += time,
+            // The thread has ended since the directory was read.
+            Err(_) if !path.exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
 }
 
 /// CPU time of the calling thread at its last context switch.
