@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How DPDK starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +89,13 @@ pub struct Eal {
 
 /// A process has one environment.
 static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// One thread at a time adds or removes devices: DPDK's lists of devices have no lock, and its
+/// messages meanwhile are collected for all threads together.
+pub(crate) fn devices() -> MutexGuard<'static, ()> {
+    static DEVICES: Mutex<()> = Mutex::new(());
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Bytes for DPDK's words about a failure.
 pub(crate) const WORDS: usize = 480;

@@ -4,7 +4,7 @@ use crate::abi::{
     BURST, DOWN, GONE, HAS_STAMP, HAS_TAG, INTERRUPTS, PROMISCUOUS, RawCounts, RawFacts,
     RawOptions, RawPacket, RawPort, RawQueue, STAMPS, SYMMETRIC, Table,
 };
-use crate::eal::{Eal, WORDS, error, words_in};
+use crate::eal::{Eal, WORDS, devices, error, words_in};
 use crate::name::{Bus, DeviceName};
 use std::error::Error;
 use std::ffi::{CString, c_char, c_void};
@@ -157,6 +157,7 @@ unsafe impl Sync for Port {}
 
 impl Drop for Port {
     fn drop(&mut self) {
+        let _devices = devices();
         // SAFETY: the plugin has opened the device, and queues and sender have gone.
         unsafe { (self.table.close)(self.raw.as_ptr()) };
     }
@@ -203,8 +204,10 @@ impl Eal {
             descriptors: options.descriptors,
         };
         let text: *mut c_char = why.as_mut_ptr();
+        let adding = devices();
         // SAFETY: the names are C strings, the plugin reads the options and writes facts, text and
-        // the device's address, all of which live through the call.
+        // the device's address, all of which live through the call. No other thread adds or removes
+        // a device meanwhile.
         let rc = unsafe {
             (self.table().open)(
                 bus.as_ptr(),
@@ -217,6 +220,7 @@ impl Eal {
                 WORDS,
             )
         };
+        drop(adding);
         let words = words_in(&why);
         match (rc, NonNull::new(raw)) {
             (0, Some(raw)) => self.opened(raw, options.queues, &facts),

@@ -81,6 +81,13 @@ fn packets_are_lent_and_given_back() -> Result<()> {
     let error = open("0000:01:00.0", 5).unwrap_err();
     ensure!(matches!(error, OpenError::Queues(4)), "{error}");
 
+    // The plugin ends the process if two threads change devices at once.
+    thread::scope(|scope| {
+        let opening = || (0..20).for_each(|_| drop(open("net_one0", 1).unwrap()));
+        for _ in 0..4 {
+            scope.spawn(opening);
+        }
+    });
     lends(open("net_one0,count=130,missed=3", 2)?)?;
     comes_back(open("net_one0,interrupts", 1)?)?;
     let (sender, receiver) = mpsc::channel();

@@ -62,9 +62,9 @@ static uint64_t number_after(const char *arguments, const char *key, uint64_t ot
 	return at == NULL ? otherwise : strtoull(at + strlen(key), NULL, 10);
 }
 
-static int open_port(const char *bus, const char *name, const char *arguments,
-		     const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port **opened,
-		     struct fanpcap_dpdk_facts *facts, char *why, size_t len)
+static int open_one(const char *bus, const char *name, const char *arguments,
+		    const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port **opened,
+		    struct fanpcap_dpdk_facts *facts, char *why, size_t len)
 {
 	facts->most_queues = QUEUES;
 	snprintf(why, len, "%s of bus %s", name, bus);
@@ -97,8 +97,30 @@ static int open_port(const char *bus, const char *name, const char *arguments,
 	return 0;
 }
 
+/* DPDK has no lock for this. */
+static atomic_flag changes = ATOMIC_FLAG_INIT;
+
+static void begin_change(void)
+{
+	if (atomic_flag_test_and_set(&changes))
+		abort();
+	/* Lets other threads come. */
+	usleep(100);
+}
+
+static int open_port(const char *bus, const char *name, const char *arguments,
+		     const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port **opened,
+		     struct fanpcap_dpdk_facts *facts, char *why, size_t len)
+{
+	begin_change();
+	int rc = open_one(bus, name, arguments, options, opened, facts, why, len);
+	atomic_flag_clear(&changes);
+	return rc;
+}
+
 static void close_port(struct fanpcap_dpdk_port *port)
 {
+	begin_change();
 	/* A caller that closes a device while packets are lent would read freed memory. */
 	if (atomic_load(&port->lent) != 0)
 		abort();
@@ -108,6 +130,7 @@ static void close_port(struct fanpcap_dpdk_port *port)
 		free(port->queues[at]);
 	}
 	free(port);
+	atomic_flag_clear(&changes);
 }
 
 static struct fanpcap_dpdk_queue *queue_of(struct fanpcap_dpdk_port *port, uint16_t number)

@@ -23,7 +23,7 @@ use fanpcap_poller::device::Device;
 use fanpcap_poller::server::Server;
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::LIMIT;
-use scene::policy;
+use scene::{own_name, policy};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -205,7 +205,7 @@ fn members_of_another_user_are_told_apart_and_have_their_own_limit() {
     }
     let mut other = Command::new(std::env::current_exe().unwrap());
     let name = "members_of_another_user_are_told_apart_and_have_their_own_limit";
-    other.args(["--exact", name, "--ignored"]);
+    other.args(["--exact", &own_name(module_path!(), name), "--ignored"]);
     other.env(DIRECTORY, poller.path()).uid(65534).gid(65534);
     let done = match other.output() {
         Err(error) => return println!("SKIP: another user can't run this test: {error}"),

@@ -17,7 +17,7 @@ use fanpcap_poller::device::{Device, Entered};
 use fanpcap_poller::{Accounts, Limit};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::await_so;
-use scene::{drain, policy, reader};
+use scene::{drain, own_name, policy, reader};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::Command;
@@ -183,7 +183,8 @@ fn a_poller_without_descriptors_refuses_newcomers_and_other_members_lose_nothing
         .arg("--nofile=64")
         .arg(std::env::current_exe().unwrap());
     let name = "a_poller_without_descriptors_refuses_newcomers_and_other_members_lose_nothing";
-    let done = limited.args(["--exact", name]).env(FEW, "1").output();
+    let name = own_name(module_path!(), name);
+    let done = limited.args(["--exact", &name]).env(FEW, "1").output();
     let done = done.unwrap();
     let text = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && text.contains("1 passed"), "{text}");

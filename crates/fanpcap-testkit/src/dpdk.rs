@@ -1,13 +1,16 @@
 //! Plugins for DPDK: one without DPDK that invents its devices, and the real one, if DPDK is
 //! installed.
 
-use crate::Scratch;
+use crate::{Scratch, cpus};
 use anyhow::{Context, Result, bail, ensure};
+use fanpcap_dpdk::{Eal, EalOptions, Plugin};
 use fanpcap_linux::wait::{POLLIN, wait};
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 fn source(name: &str) -> PathBuf {
@@ -52,7 +55,7 @@ pub fn compile(text: &str, scratch: &Scratch, flags: &[&str]) -> Result<PathBuf>
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn plugin(scratch: &Scratch) -> Result<PathBuf> {
     let (Some(flags), Some(libraries)) = (ask("--cflags"), ask("--libs")) else {
-        println!("SKIP: optional: no DPDK here ('make test-dpdk' installs libdpdk-dev)");
+        println!("{NO_DPDK}");
         bail!("no libdpdk");
     };
     let object = scratch.file("fanpcap-dpdk.so");
@@ -62,6 +65,47 @@ pub fn plugin(scratch: &Scratch) -> Result<PathBuf> {
     let compiled = run(&source, &object, &flags, &libraries);
     compiled.expect("the plugin compiles where DPDK is installed");
     Ok(object)
+}
+
+const NO_DPDK: &str = "SKIP: optional: no DPDK here ('make test-dpdk' installs libdpdk-dev)";
+
+/// MiB of ordinary memory for the devices of a test program.
+const MEMORY_MIB: u32 = 384;
+
+/// The environment of DPDK, which a process can start once. `None` if DPDK's headers are missing.
+/// This function has then printed SKIP, in each test that calls it.
+///
+/// # Panics
+/// DPDK does not start.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn environment() -> Option<Eal> {
+    static STARTED: OnceLock<Option<Eal>> = OnceLock::new();
+    let started = *STARTED.get_or_init(|| {
+        ask("--cflags")?;
+        Some(start().expect("DPDK starts"))
+    });
+    if started.is_none() {
+        println!("{NO_DPDK}");
+    }
+    started
+}
+
+/// A number for a device of DPDK that no other device of this process has had: DPDK remembers them.
+pub fn new_number() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    COUNT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn start() -> Result<Eal> {
+    let scratch = Scratch::new()?;
+    let options = EalOptions {
+        ordinary_mib: Some(MEMORY_MIB),
+        has_pci: false,
+        cpu: *cpus()?.first().context("a CPU")?,
+        prefix: format!("fanpcap-test-{}", std::process::id()),
+        more: Vec::new(),
+    };
+    Ok(Plugin::load(&plugin(&scratch)?)?.begin(&options)?)
 }
 
 /// What pkg-config says of DPDK; `None` without DPDK.

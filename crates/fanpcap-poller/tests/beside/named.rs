@@ -1,9 +1,9 @@
 //! Members with names on two devices: their successors, and what happens if none comes.
 
-use crate::clients::hello;
-use crate::device::{Member, SECOND};
-use crate::pair::{BOTH, Pair, USER, count};
-use crate::scene::reader;
+use super::clients::hello;
+use super::device::{Member, SECOND};
+use super::pair::{BOTH, Pair, USER, count};
+use super::scene::reader;
 use fanpcap_poll::message::Hello;
 
 #[test]

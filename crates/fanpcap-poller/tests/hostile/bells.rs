@@ -1,7 +1,7 @@
 //! A member makes its bell useless, or expensive to ring.
 
+use super::clients::{Poller, Wire, frames, send};
 use super::{Hostile, WORDS_LEN, beside};
-use crate::clients::{Poller, Wire, frames, send};
 use fanpcap_linux::process::child::raise_open_files;
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::{self, message};

@@ -1,9 +1,9 @@
 //! A member sends descriptors whose last close takes long: TCP sockets with unsent bytes, which
 //! wait for the other end (`SO_LINGER`).
 
+use super::clients::{NAME, Poller, Wire, await_answer, hello};
+use super::scene::policy;
 use super::{Hostile, beside, reads};
-use crate::clients::{NAME, Poller, Wire, await_answer, hello};
-use crate::scene::policy;
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::raise_open_files;
 use fanpcap_linux::unix::{message, named, plain};

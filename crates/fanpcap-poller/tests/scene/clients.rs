@@ -3,7 +3,10 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use crate::scene::{drain, policy, reader};
+#[path = "ring.rs"]
+mod ring;
+
+use super::scene::{drain, policy, reader};
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::unix::{message, named};
@@ -18,29 +21,47 @@ use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_so};
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
+use ring::{Ends, Ring};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Frames that the test gives to a source.
 #[derive(Clone, Default)]
-pub struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
+pub struct Wire {
+    frames: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    /// The device of DPDK that takes the place of `frames`.
+    device: Arc<OnceLock<Ends>>,
+}
 
 impl Wire {
     pub fn send<'f>(&self, frames: impl IntoIterator<Item = &'f [u8]>) {
-        let mut all = self.0.lock().unwrap();
+        if let Some(device) = self.device.get() {
+            return frames.into_iter().for_each(|it| device.send(it));
+        }
+        let mut all = self.frames.lock().unwrap();
         all.extend(frames.into_iter().map(<[u8]>::to_vec));
     }
 
-    /// A queue that takes the wire's frames. It spins, but gives the CPU to other threads while the
-    /// wire has no frames.
+    /// A queue that takes the wire's frames. Only the first one does on a device of DPDK.
     pub fn queue(&self, queue: u16) -> Queue {
+        if ring::IS_USED && self.device.get().is_none() {
+            if let Some((source, ends)) = Ring::open(queue) {
+                assert!(self.device.set(ends).is_ok());
+                return Queue::start(Box::new(source), Idle::Sleep, || {}).unwrap();
+            }
+        }
+        self.queue_of_memory(queue)
+    }
+
+    /// It spins, but gives the CPU to other threads while the wire has no frames.
+    fn queue_of_memory(&self, queue: u16) -> Queue {
         let (wire, lent) = (self.clone(), Vec::new());
         let source = Fed { wire, lent, queue };
         Queue::start(Box::new(source), Idle::Spin, || {}).unwrap()
@@ -56,7 +77,7 @@ struct Fed {
 
 impl Source for Fed {
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
-        let mut frames = self.wire.0.lock().unwrap();
+        let mut frames = self.wire.frames.lock().unwrap();
         let count = frames.len().min(burst.room());
         self.lent.extend(frames.drain(..count));
         drop(frames);

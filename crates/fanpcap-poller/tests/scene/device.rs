@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use crate::clients::{Wire, hello};
-use crate::scene::{drain, policy, reader};
+use super::clients::{Wire, hello};
+use super::scene::{drain, policy, reader};
 use fanpcap_linux::unix::Peer;
 use fanpcap_poll::message::{Hello, Refused, Takeover};
 use fanpcap_poller::access::Grant;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use crate::clients::Client;
+use super::clients::Client;
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Choice, Description, Lengths, Pace, Plan, Pool, Sender, Until};
 use fanpcap_linux::interface;

@@ -200,3 +200,12 @@ pub fn poll_all(fan_out: &mut FanOut, source: &mut Fake<'_>) -> Vec<MemberSlot> 
     while fan_out.poll(source, 1000, &mut wake).unwrap() > 0 {}
     woken
 }
+
+/// The name by which a test program runs one of its tests. `module` is the test's module, with the
+/// program's name.
+pub fn own_name(module: &str, test: &str) -> String {
+    match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{test}"),
+        None => test.to_owned(),
+    }
+}

@@ -4,9 +4,9 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use crate::clients::{Wire, hello};
-use crate::device::{Member, SECOND, answer};
-use crate::scene::{policy, reader};
+use super::clients::{Wire, hello};
+use super::device::{Member, SECOND, answer};
+use super::scene::{policy, reader};
 use fanpcap_linux::unix::Peer;
 use fanpcap_poll::message::{Hello, Refused};
 use fanpcap_poller::access::Grant;

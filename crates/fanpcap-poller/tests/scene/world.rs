@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use crate::scene::{ALL, Fake, SIZE_OF_POOL, group, poll_all, reader, table};
+#[path = "ring.rs"]
+mod ring;
+
+use super::scene::{ALL, Fake, SIZE_OF_POOL, group, poll_all, reader, table};
 use fanpcap_group::served::{Joining, Members, Orphan, Progress, ServedGroup};
 use fanpcap_group::view::{FinalCounters, State};
 use fanpcap_poll::{PoolFile, PoolKind};
@@ -11,6 +14,8 @@ use fanpcap_poller::{FanOut, MemberSlot, NewGroup};
 use fanpcap_ring::{Layout as _, Pool, Remains};
 use fanpcap_steer::GroupOptions;
 use fanpcap_testkit::traffic::{self, Frame, sequence_of};
+use ring::{Ends, Ring};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 pub const FLOW: &str = "main = par3 (inner steer_flow) steer_link (steer_to 0)";
@@ -98,6 +103,39 @@ pub struct World {
     pub left: Option<&'static str>,
 }
 
+thread_local! {
+    /// The device of DPDK by which packets come.
+    static DEVICE: RefCell<Option<(Ring, Ends)>> = const { RefCell::new(None) };
+}
+
+/// Lets the group have these packets.
+fn poll(fan_out: &mut FanOut, frames: &[Frame]) {
+    let is_polled = ring::IS_USED
+        && DEVICE.with_borrow_mut(|device| {
+            *device = device.take().or_else(|| Ring::open(0));
+            device
+                .as_mut()
+                .is_some_and(|device| poll_device(fan_out, device, frames))
+        });
+    if !is_polled {
+        poll_all(
+            fan_out,
+            &mut Fake::new(frames.iter().map(|it| &it.bytes[..])),
+        );
+    }
+}
+
+fn poll_device(fan_out: &mut FanOut, (ring, ends): &mut (Ring, Ends), frames: &[Frame]) -> bool {
+    for some in frames.chunks(512) {
+        some.iter().for_each(|it| ends.send(&it.bytes));
+        let mut left = some.len();
+        while left > 0 {
+            left -= fan_out.poll(ring, 1000, &mut |_| ()).unwrap();
+        }
+    }
+    true
+}
+
 impl World {
     pub fn new() -> Self {
         Self::with(GroupOptions::default())
@@ -155,8 +193,7 @@ impl World {
         let numbers = self.sent..self.sent + count;
         self.sent += count;
         let frames = traffic::frames(self.sent, &flows, numbers).unwrap();
-        let mut source = Fake::new(frames.iter().map(|it| &it.bytes[..]));
-        poll_all(&mut self.side.fan_out, &mut source);
+        poll(&mut self.side.fan_out, &frames);
         self.frames.extend(frames);
     }
 
