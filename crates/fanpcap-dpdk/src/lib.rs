@@ -16,7 +16,7 @@ mod stamps;
 
 pub use abi::{BURST, VERSION};
 pub use eal::{BeginError, Eal, EalOptions};
-pub use name::{Bus, DeviceName, NameError};
+pub use name::{Bus, DeviceName, NameError, arguments_for};
 pub use plugin::{LoadError, Plugin};
 pub use port::{Facts, Lent, OpenError, Opened, PortCounts, PortOptions, PortState, Queue, Sender};
 pub use stamps::DeviceClock;

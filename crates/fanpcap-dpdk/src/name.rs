@@ -95,10 +95,54 @@ impl DeviceName {
 
     /// The network interface on which the virtual device is, if its arguments name one.
     pub fn interface(&self) -> Option<&str> {
+        self.argument("iface=")
+    }
+
+    /// The longest frame that the virtual device takes whole; `None` if its arguments do not limit
+    /// it. The driver does not tell that it has cut a frame.
+    pub fn longest_whole(&self) -> Option<u32> {
+        if !CUTTING.iter().any(|it| self.name.starts_with(it)) {
+            return None;
+        }
+        let size = self
+            .argument("framesz=")
+            .map_or(Some(FRAME_SIZE), |it| it.parse().ok());
+        size.map(|it| it.saturating_sub(BEFORE_FRAME))
+    }
+
+    fn argument(&self, key: &str) -> Option<&str> {
         let mut words = self.arguments.split(',');
-        words.find_map(|word| word.strip_prefix("iface="))
+        words.find_map(|word| word.strip_prefix(key))
     }
 }
+
+/// The arguments with which such a virtual device takes frames of this length whole, or as many of
+/// their bytes as fit into a buffer. Returns also how many bytes fit.
+pub fn arguments_for(longest: u32) -> (String, u32) {
+    // The kernel wants whole pages for blocks, and 16 bytes for frames.
+    let size = longest.saturating_add(BEFORE_FRAME).clamp(PAGE, LARGEST);
+    let size = size.next_power_of_two();
+    (
+        format!("framesz={size},blocksz={size}"),
+        size - BEFORE_FRAME,
+    )
+}
+
+/// How the names of virtual devices on packet sockets begin.
+const CUTTING: [&str; 2] = ["net_af_packet", "eth_af_packet"];
+
+/// The bytes that a ring of such a device has for each frame (rte_eth_af_packet.c:
+/// `DFLT_FRAME_SIZE`).
+const FRAME_SIZE: u32 = 2048;
+
+/// The bytes before a frame's first byte (linux/net/packet/af_packet.c: `tpacket_rcv()` with
+/// TPACKET_V2).
+const BEFORE_FRAME: u32 = 66;
+
+const PAGE: u32 = 4096;
+
+/// The driver wants buffers of this size, and the plugin has no larger ones.
+const LARGEST: u32 = 16_384;
 
 /// The PCI address, with its domain.
 fn pci(text: &str) -> Option<String> {
@@ -166,6 +210,26 @@ mod tests {
             Some("eth1")
         );
         assert_eq!(on("net_null0,size=60"), None);
+    }
+
+    #[test]
+    fn a_device_on_packet_sockets_cuts_long_frames() {
+        let longest = |text| DeviceName::parse(text).unwrap().longest_whole();
+        assert_eq!(longest("net_af_packet0,iface=eth1"), Some(1982));
+        assert_eq!(
+            longest("net_af_packet0,framesz=16384,iface=eth1"),
+            Some(16_318)
+        );
+        assert_eq!(longest("net_af_packet0,framesz=x"), None);
+        assert_eq!(longest("net_pcap0,iface=eth1"), None);
+        for (longest, size, whole) in [
+            (1983, 4096, 4030),
+            (9014, 16_384, 16_318),
+            (65_550, 16_384, 16_318),
+        ] {
+            let expected = format!("framesz={size},blocksz={size}");
+            assert_eq!(arguments_for(longest), (expected, whole));
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! DPDK they count as skipped.
 #![allow(clippy::duplicate_mod, reason = "each test has its own scene")]
 
+#[path = "dpdk_members/chains.rs"]
+mod chains;
 #[path = "beside.rs"]
 mod beside;
 #[path = "hanging.rs"]

@@ -72,6 +72,16 @@ const NO_DPDK: &str = "SKIP: optional: no DPDK here ('make test-dpdk' installs l
 /// MiB of ordinary memory for the devices of a test program.
 const MEMORY_MIB: u32 = 384;
 
+/// Whether DPDK's headers are here. If they are missing, this function has printed SKIP.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn is_here() -> bool {
+    let is_here = ask("--cflags").is_some();
+    if !is_here {
+        println!("{NO_DPDK}");
+    }
+    is_here
+}
+
 /// The environment of DPDK, which a process can start once. `None` if DPDK's headers are missing.
 /// This function has then printed SKIP, in each test that calls it.
 ///

@@ -1,5 +1,7 @@
 //! The program `fanpcap poller` on the wire's end at which members capture.
 
+mod dpdk;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -12,6 +14,7 @@ use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Member, Program, Scratch, library};
 
 use crate::DEVICE;
+pub use dpdk::{device, place};
 
 /// A poller that runs as a process.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ const FIRST: &str = r#"chrt -f 1 true && exec chrt -f 1 "$@"; exec nice -n -19 "
 
 impl Poller {
     /// Starts a poller of [`DEVICE`] in the calling thread's network namespace, and waits until it
-    /// serves. `engine` is `packet` or `afxdp`.
+    /// serves. `engine` is `packet`, `afxdp` or `dpdk`.
     ///
     /// The poller has a real-time priority, or at least a high one. On a busy machine, its source
     /// would lose packets if the poller had to wait for the CPU: a ring of blocks has room for 128
@@ -59,7 +62,20 @@ impl Poller {
     /// # Errors
     /// As [`Poller::start`].
     pub fn start_with(engine: &str, options: &[&str], scratch: &Scratch) -> Result<Self> {
-        Self::start_at(format!("{engine}:{DEVICE}"), options, scratch)
+        Self::start_of(engine, DEVICE, options, scratch)
+    }
+
+    /// Like [`Poller::start_with`], for an interface.
+    ///
+    /// # Errors
+    /// As [`Poller::start`].
+    pub fn start_of(
+        engine: &str,
+        interface: &'static str,
+        options: &[&str],
+        scratch: &Scratch,
+    ) -> Result<Self> {
+        Self::start_at(dpdk::served(engine, interface), options, scratch)
     }
 
     /// Like [`Poller::start_with`], for an engine and a device, such as `packet:vb`.
@@ -70,7 +86,8 @@ impl Poller {
         let command = library::library_dir()?.join("../bin/fanpcap");
         let program = Program::new("sh", "serving ")?.args(["-c", FIRST, "sh"]);
         let program = program.arg(command).args(["poller", &place]);
-        let program = program.args(options);
+        let program = dpdk::prepared(program, &place, scratch)?.args(options);
+        let place = dpdk::of_members(place);
         // If the test is killed, nothing else ends the poller.
         let program = program.ends_with_caller();
         Ok(Self {

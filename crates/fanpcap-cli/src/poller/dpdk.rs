@@ -1,9 +1,13 @@
 //! DPDK in the poller's process: finds the plugin, starts DPDK, and opens its devices.
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_dpdk::{Bus, DeviceName, Eal, EalOptions, Facts, Plugin, check_pci, free_huge_bytes};
+use fanpcap_dpdk::{
+    Bus, DeviceName, Eal, EalOptions, Facts, Plugin, arguments_for, check_pci, free_huge_bytes,
+};
 use fanpcap_gen::{Description, Lengths};
 use fanpcap_linux::file::directory::others_may_write;
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::{capabilities, is_secure};
 use fanpcap_poller::Sender;
 use fanpcap_poller::dpdk::{self, DpdkSource, QUEUE_MIB, open};
@@ -78,7 +82,8 @@ impl Dpdk {
             None => open(self.eal, name, queues)?,
             Some(len) => filled(self.eal, name, queues, len)?,
         };
-        let way = way(&self.version, &opened.facts, queues);
+        let mut way = way(&self.version, &opened.facts, queues);
+        way.extend(cut(name, name.interface().and_then(longest_on)));
         Ok(Opened {
             sources: opened.sources,
             sender: Sender::of_device(opened.sender),
@@ -221,6 +226,26 @@ fn way(version: &str, facts: &Facts, queues: u16) -> String {
     text
 }
 
+/// The longest frame of an interface without tags, which packet sockets have beside the frame.
+fn longest_on(interface: &str) -> Option<u32> {
+    const ETHERNET_HEADER: u32 = 14;
+    let link = link::get(interface::index(interface)?).ok()?;
+    link.mtu.checked_add(ETHERNET_HEADER)
+}
+
+/// Words for the line of a device that cuts frames of its interface, the longest of which has this
+/// length. Neither the device nor its members tell that a frame was cut.
+fn cut(name: &DeviceName, longest: Option<u32>) -> Option<String> {
+    let whole = name.longest_whole()?;
+    let longest = longest.filter(|longest| *longest > whole)?;
+    let (arguments, more) = arguments_for(longest);
+    let advice = match more > whole {
+        true => format!(" ('{arguments}' takes {more})"),
+        false => String::new(),
+    };
+    Some(format!(", cuts packets after {whole} bytes{advice}"))
+}
+
 /// Checks that an option that is only for DPDK has a device.
 pub(super) fn ensure_used(start: &Start, places: &[Place]) -> Result<()> {
     if places.iter().any(|it| it.of_dpdk.is_some()) {
@@ -247,6 +272,23 @@ mod tests {
         fs::write(&file, "").unwrap();
         let error = ensure_roots(&file).unwrap_err().to_string();
         assert!(error.contains("is not trusted"), "{error}");
+    }
+
+    #[test]
+    fn the_line_names_packets_that_are_cut() {
+        let name = DeviceName::parse("net_af_packet0,iface=eth1").unwrap();
+        let said = cut(&name, Some(9014)).unwrap();
+        assert_eq!(
+            said,
+            ", cuts packets after 1982 bytes ('framesz=16384,blocksz=16384' takes 16318)"
+        );
+        assert_eq!(cut(&name, Some(1514)), None);
+        assert_eq!(cut(&name, None), None);
+        let large = DeviceName::parse("net_af_packet0,framesz=16384").unwrap();
+        let said = cut(&large, Some(65_550)).unwrap();
+        assert_eq!(said, ", cuts packets after 16318 bytes");
+        let other = DeviceName::parse("net_pcap0,iface=eth1").unwrap();
+        assert_eq!(cut(&other, Some(9014)), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod devices;
 mod dpdk;
+mod dpdk_long;
 mod ends;
 mod filtered;
 mod members;

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::view::{Place, State};
-use fanpcap_netns::poller::Poller;
+use fanpcap_netns::poller::{self, Poller};
 use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_snapshot::Source;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, Transport};
-use fanpcap_testkit::{conversation, member, netns, veth};
+use fanpcap_testkit::{conversation, dpdk, member, netns, veth};
 
 use crate::readers::Flows;
 use crate::subjects::{SUBJECTS, Sees, Subject, Tells};
@@ -41,6 +41,16 @@ struct Way {
     is_first_killed: bool,
 }
 
+impl Way {
+    /// The device that the copies open.
+    fn device(&self) -> &'static str {
+        match self.engine {
+            Engine::Poller(engine) => poller::device(engine, DEVICE),
+            _ => DEVICE,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Engine {
     Socket,
@@ -48,8 +58,8 @@ enum Engine {
     Xdp,
     /// The applications request the XDP engine, but it can't serve.
     InsteadOfXdp,
-    /// The packets come from a poller.
-    Poller,
+    /// The packets come from a poller of this engine.
+    Poller(&'static str),
 }
 
 /// The rules of the poller. Each program has a group of its own.
@@ -121,6 +131,22 @@ fn four_copies_at_a_poller() -> Result<()> {
     all_share(&at_poller(4), |_| true).map(drop)
 }
 
+/// The driver of this virtual device takes what the host sends, too.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn two_and_four_copies_on_dpdk() -> Result<()> {
+    if !dpdk::is_here() {
+        return Ok(());
+    }
+    [2, 4].into_iter().try_for_each(|copies| {
+        let way = Way {
+            engine: Engine::Poller("dpdk"),
+            ..on_xdp(copies)
+        };
+        all_share(&way, |_| true).map(drop)
+    })
+}
+
 #[test]
 #[ignore = "needs root: run by make test"]
 fn programs_without_cap_bpf_share_by_packet_sockets_instead() -> Result<()> {
@@ -165,7 +191,7 @@ fn on_xdp(copies: usize) -> Way {
 
 fn at_poller(copies: usize) -> Way {
     Way {
-        engine: Engine::Poller,
+        engine: Engine::Poller("packet"),
         ..on_xdp(copies)
     }
 }
@@ -190,7 +216,7 @@ fn share(way: &Way, teams: &[Team]) -> Result<()> {
         let hosts = Hosts::new()?;
         match way.engine {
             Engine::Xdp => leaves_nothing(|| share_between(&hosts, way, teams)),
-            Engine::Socket | Engine::InsteadOfXdp | Engine::Poller => {
+            Engine::Socket | Engine::InsteadOfXdp | Engine::Poller(_) => {
                 share_between(&hosts, way, teams)
             }
         }
@@ -221,7 +247,7 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     let offered = hosts.talk(EACH)?;
     let whole = member::finish(vec![whole], offered)?;
     // The packets of a pool wait for no full block.
-    if !matches!(way.engine, Engine::Xdp | Engine::Poller) {
+    if !matches!(way.engine, Engine::Xdp | Engine::Poller(_)) {
         hosts.fill_blocks(way.copies)?;
     }
     await_read()?;
@@ -236,12 +262,12 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
 
 /// The poller from which the packets come, if one does.
 fn poller(way: &Way, scratch: &Scratch) -> Result<Option<Poller>> {
-    if way.engine != Engine::Poller {
+    let Engine::Poller(engine) = way.engine else {
         return Ok(None);
-    }
+    };
     let policy = scratch.write("policy", POLICY)?.display().to_string();
     let options = ["--policy", &policy];
-    Poller::start_at(format!("packet:{DEVICE}"), &options, scratch).map(Some)
+    Poller::start_of(engine, DEVICE, &options, scratch).map(Some)
 }
 
 /// Waits until the members in the calling thread's namespace have read all their packets, according
@@ -358,7 +384,8 @@ impl Copy {
     fn start(subject: &Subject, group: u16, way: &Way, scratch: &Scratch) -> Result<Self> {
         let output = scratch.new_file("output");
         let path = output.display().to_string();
-        let fill = |text: &str| text.replace('@', &path).replace("DEV", DEVICE);
+        let device = way.device();
+        let fill = |text: &str| text.replace('@', &path).replace("DEV", device);
         let ready: &'static str = fill(subject.ready).leak();
         let command = fill(subject.command);
         let mut words = command.split(' ');
@@ -372,7 +399,7 @@ impl Copy {
             Engine::Socket => program,
             Engine::Xdp | Engine::InsteadOfXdp => program.set("PCAP_DRIVER", "xdp"),
             // A user gets half of the poller's memory, which all these pools share.
-            Engine::Poller => program.set("PCAP_DRIVER", "packet").set("PCAP_RING", "8M"),
+            Engine::Poller(engine) => program.set("PCAP_DRIVER", engine).set("PCAP_RING", "8M"),
         };
         let member = program.start(scratch)?;
         Ok(Self {

@@ -9,6 +9,7 @@ use fanpcap_netns::poller::Poller;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::dpdk;
 
 use super::load::{FLOWS, Load, Sent};
 use super::recorder::{End, Recorder};
@@ -132,6 +133,15 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
 fn a_death_at_a_poller_moves_flows_of_its_class_alone() -> Result<()> {
     one_of_a_class_dies("driver=packet")?;
     one_of_a_class_dies("driver=afxdp")
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_death_at_a_poller_of_dpdk_moves_flows_of_its_class_alone() -> Result<()> {
+    match dpdk::is_here() {
+        true => one_of_a_class_dies("driver=dpdk"),
+        false => Ok(()),
+    }
 }
 
 fn one_of_a_class_dies(engine: &'static str) -> Result<()> {

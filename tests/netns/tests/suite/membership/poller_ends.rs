@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_netns::poller::{self, Poller, Summary};
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::dpdk;
 
 use super::load::{Load, Sent, print};
 use super::recorder::Recorder;
@@ -142,7 +143,7 @@ impl<'a> Ends<'a> {
     }
 
     fn place(&self) -> String {
-        format!("{}:{DEVICE}", self.source)
+        poller::place(self.source)
     }
 
     /// The group 7 gets two members of this kind, the group 8 one.
@@ -328,6 +329,15 @@ fn members_go_on_or_fail_when_their_poller_is_killed_under_load() -> Result<()> 
 fn a_poller_that_is_stopped_for_a_while_loses_no_member_and_counts_what_it_missed() -> Result<()> {
     is_stopped("packet")?;
     is_stopped("afxdp")
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_go_on_or_fail_when_their_poller_of_dpdk_is_killed_under_load() -> Result<()> {
+    match dpdk::is_here() {
+        true => are_killed("dpdk", 2),
+        false => Ok(()),
+    }
 }
 
 mod long {

@@ -9,7 +9,7 @@ use fanpcap_group::page::MemberId;
 use fanpcap_group::roster;
 use fanpcap_linux::process::child;
 use fanpcap_linux::process::pidfd::Process;
-use fanpcap_netns::Wire;
+use fanpcap_netns::{DEVICE, Wire, poller};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::{Member, Program};
@@ -72,11 +72,15 @@ impl Recorder {
             wire.compile("records")?;
         }
         let file = wire.scratch.new_file("packets");
+        let driver = how.iter().find_map(|word| word.strip_prefix("driver="));
+        let device = match driver {
+            Some("dpdk") => poller::device("dpdk", DEVICE),
+            _ => device,
+        };
         let program = Program::new(built, "ready")?;
         let program = program.args([device, &group.to_string(), mode]);
         let name = how.iter().find_map(|word| word.strip_prefix("name="));
         let program = program.set("PCAP_MEMBER", name.unwrap_or_default());
-        let driver = how.iter().find_map(|word| word.strip_prefix("driver="));
         let program = match driver {
             Some(driver) => program.set("PCAP_DRIVER", driver),
             None => program,

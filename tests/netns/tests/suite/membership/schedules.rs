@@ -30,6 +30,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_netns::remains::{leaves_nothing, leaves_nothing_soon};
 use fanpcap_netns::{DEVICE, Wire, on_wire, wait_for_shares};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::dpdk;
 use fanpcap_testkit::member::signal;
 
 use super::load::{Load, Sent, print};
@@ -37,7 +38,7 @@ use super::recorder::Recorder;
 use super::records::{self, now_us};
 use super::scene::phase_of;
 use super::story::Story;
-use engine::{Engine, Group, Shares};
+use engine::{DPDK, Engine, Group, Shares};
 use hanging::Hung;
 use plan::{Action, Plan};
 use step::{FLOWS_OF_BUCKET, Step};
@@ -380,10 +381,20 @@ fn random_schedules_at_a_poller_lose_nothing_and_keep_flows_in_order() -> Result
     run(Engine::Polled("afxdp"), 1)
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn random_schedules_at_a_poller_of_dpdk_lose_nothing_and_keep_flows_in_order() -> Result<()> {
+    match dpdk::is_here() {
+        true => run(DPDK, 1),
+        false => Ok(()),
+    }
+}
+
 mod long {
     use anyhow::Result;
+    use fanpcap_testkit::dpdk;
 
-    use super::engine::Engine;
+    use super::engine::{DPDK, Engine};
     use super::run;
 
     #[test]
@@ -408,5 +419,14 @@ mod long {
     #[ignore = "needs root: run by make test-long"]
     fn random_schedules_at_a_poller_of_af_xdp() -> Result<()> {
         run(Engine::Polled("afxdp"), 10)
+    }
+
+    #[test]
+    #[ignore = "needs root: run by make test-long"]
+    fn random_schedules_at_a_poller_of_dpdk() -> Result<()> {
+        match dpdk::is_here() {
+            true => run(DPDK, 10),
+            false => Ok(()),
+        }
     }
 }

@@ -2,10 +2,11 @@
 //! group in which flows stay at their member.
 
 use anyhow::Result;
+use fanpcap_testkit::dpdk;
 
 use super::super::recorder::End;
 use super::carry_out;
-use super::engine::Engine;
+use super::engine::{DPDK, Engine};
 use super::plan::Action;
 
 /// A rate with which emulated machines keep up.
@@ -90,6 +91,17 @@ fn flows_of_a_sticky_group_at_a_poller_stay_where_they_are() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn weights_of_members_at_a_poller_change_while_packets_come() -> Result<()> {
     POLLED.into_iter().try_for_each(members_get_other_weights)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_at_a_poller_of_dpdk_hang_are_sticky_and_get_other_weights() -> Result<()> {
+    if !dpdk::is_here() {
+        return Ok(());
+    }
+    members_hang(DPDK)?;
+    members_of_a_sticky_group_change(DPDK)?;
+    members_get_other_weights(DPDK)
 }
 
 mod long {

@@ -22,6 +22,9 @@ pub(super) enum Engine {
     Polled(&'static str),
 }
 
+/// A poller of a device of DPDK.
+pub(super) const DPDK: Engine = Engine::Polled("dpdk");
+
 /// The owners of packets, and the members' slots, at a time when all members have their shares.
 pub(super) struct Shares {
     /// The member that owns each bucket, or each flow where buckets can't be seen.
@@ -102,6 +105,7 @@ impl Engine {
             Self::Tpacket => &[],
             Self::Xdp => &[ON_XDP],
             Self::Polled("afxdp") => &["driver=afxdp"],
+            Self::Polled("dpdk") => &["driver=dpdk"],
             Self::Polled(_) => &["driver=packet"],
         }
     }
