@@ -3,6 +3,7 @@
 /* rte_eth_read_clock() is experimental in 22.11. */
 #define ALLOW_EXPERIMENTAL_API
 #include <errno.h>
+#include <netpacket/packet.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <rte_alarm.h>
@@ -61,6 +63,8 @@ struct fanpcap_dpdk_queue {
 struct fanpcap_dpdk_port {
 	uint16_t id, queue_count;
 	bool is_promiscuous, sends_chains;
+	/* A packet socket that makes the interface below promiscuous; negative if there is none. */
+	int membership;
 	/* The longest frame that is sent. */
 	uint32_t longest;
 	struct rte_mempool *send_pool;
@@ -333,6 +337,8 @@ static void close_port(struct fanpcap_dpdk_port *port)
 {
 	if (port->is_promiscuous)
 		(void)rte_eth_promiscuous_disable(port->id);
+	if (port->membership >= 0)
+		close(port->membership);
 	for (uint16_t at = 0; at < port->queue_count; at++) {
 		struct fanpcap_dpdk_queue *queue = &port->queues[at];
 		rte_pktmbuf_free_bulk(queue->held + queue->freed, queue->count - queue->freed);
@@ -437,6 +443,41 @@ static void watch_removal(const char *name, uint16_t id)
 	(void)rte_dev_event_callback_register(name, note_event, &removed[id]);
 }
 
+/*
+ * Makes the interface below a virtual device promiscuous, until the socket is closed. The drivers
+ * of these devices set a flag of the interface instead (IFF_PROMISC). The flag would stay if the
+ * process were killed, and to take it back needs a privilege that the poller has dropped by then.
+ * Returns the socket, or a negative number.
+ */
+static int join_promiscuous(int interface)
+{
+	struct packet_mreq request = {.mr_ifindex = interface, .mr_type = PACKET_MR_PROMISC};
+	/* Protocol 0: the socket gets no packets. */
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request,
+				  sizeof(request)) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Lets the device take frames for other hosts. Returns whether it does. */
+static bool make_promiscuous(struct fanpcap_dpdk_port *port)
+{
+	struct rte_eth_dev_info info;
+	if (rte_eth_dev_info_get(port->id, &info) == 0 && info.if_index > 0 &&
+	    (strcmp(info.driver_name, "net_af_packet") == 0 ||
+	     strcmp(info.driver_name, "net_af_xdp") == 0)) {
+		port->membership = join_promiscuous((int)info.if_index);
+		return port->membership >= 0;
+	}
+	if (rte_eth_promiscuous_get(port->id) == 1)
+		return true;
+	port->is_promiscuous = rte_eth_promiscuous_enable(port->id) == 0;
+	return port->is_promiscuous;
+}
+
 static int open_named(const char *bus, const char *name, const char *arguments,
 		      const struct fanpcap_dpdk_options *options, struct fanpcap_dpdk_port *port,
 		      struct fanpcap_dpdk_facts *facts)
@@ -454,9 +495,7 @@ static int open_named(const char *bus, const char *name, const char *arguments,
 	}
 	watch_removal(name, port->id);
 	(void)rte_eth_stats_reset(port->id);
-	bool was = rte_eth_promiscuous_get(port->id) == 1;
-	port->is_promiscuous = !was && rte_eth_promiscuous_enable(port->id) == 0;
-	if (was || port->is_promiscuous)
+	if (make_promiscuous(port))
 		facts->properties |= FANPCAP_DPDK_PROMISCUOUS;
 	return make_lenders(port, options->queues, facts);
 }
@@ -468,6 +507,7 @@ static int open_port(const char *bus, const char *name, const char *arguments,
 	struct fanpcap_dpdk_port *port = calloc(1, sizeof(*port));
 	if (port == NULL)
 		return -ENOMEM;
+	port->membership = -1;
 	size_t from = collect();
 	int rc = open_named(bus, name, arguments, options, port, facts);
 	tell(from, rc, why, len);

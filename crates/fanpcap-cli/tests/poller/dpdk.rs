@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::{interface, netlink::link};
 use fanpcap_poll::{message::Hello, place};
 use fanpcap_polled::{PolledMember, enter};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -272,5 +273,28 @@ fn a_poller_of_dpdk_leaves_no_files_and_reports_an_interface_that_is_gone() {
         poller.await_said("start the poller again when it is back")?;
         poller.end()?;
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn the_interface_is_promiscuous_as_long_as_the_poller_lives() {
+    with_dpdk(|installed| {
+        Veth::new(NEAR, FAR, 1)?;
+        let index = interface::index(FAR).context(FAR)?;
+        let promiscuity = || anyhow::Ok(link::get(index)?.promiscuity);
+        ensure!(promiscuity()? == 0);
+        let poller = installed.start(&af_packet())?;
+        confined(poller.id())?;
+        ensure!(promiscuity()? == 1);
+        poller.end()?;
+        ensure!(promiscuity()? == 0, "it has ended");
+        let poller = installed.start(&af_packet())?;
+        let said = poller.said()?;
+        ensure!(!said.contains("not promiscuous"), "{said}");
+        poller.kill()?;
+        await_for("the end of its sockets", LIMIT, || {
+            Ok((promiscuity()? == 0).then_some(()))
+        })
     });
 }

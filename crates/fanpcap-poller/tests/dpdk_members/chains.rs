@@ -31,7 +31,7 @@ fn members_share_packets_of_several_buffers_and_get_all_their_bytes() {
     let poller = Poller::of_wires(slice::from_ref(&wire));
     let mut members: Vec<Client> = (0..3).map(|_| poller.member(&hello())).collect();
     await_shares(&poller, 3);
-    let all = frames(4000);
+    let all = frames(1600);
     // A pool has room for a part of them.
     for some in all.chunks(200) {
         send(&wire, some);
@@ -48,5 +48,5 @@ fn members_share_packets_of_several_buffers_and_get_all_their_bytes() {
         assert!(*got[&frame.sequence] == frame.bytes, "{}", frame.sequence);
     }
     let counts = poller.counts(Some(5)).unwrap();
-    assert_eq!((counts.produced, counts.dropped), (4000, 0));
+    assert_eq!((counts.produced, counts.dropped), (1600, 0));
 }
