@@ -136,10 +136,15 @@ impl Port for PolledPort {
 
 /// The error of a read when the poller of `at`, such as `packet:eth0`, has ended.
 pub fn ended(at: &str) -> String {
-    let device = at.split_once(':').map_or(at, |(_, device)| device);
+    let (engine, device) = at.split_once(':').unwrap_or(("", at));
+    let advice = match engine {
+        // There is no network interface for which a handle could wait.
+        "dpdk" => String::new(),
+        _ => format!(", or set gone@{device} = wait"),
+    };
     format!(
         "the poller of {at} has ended or has closed the connection: start it and open the handle \
-         again, or set gone@{device} = wait"
+         again{advice}"
     )
 }
 
@@ -154,3 +159,16 @@ impl fmt::Display for Ended {
 }
 
 impl Error for Ended {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_without_an_interface_is_not_told_to_wait() {
+        let told = ended("packet:eth0");
+        assert!(told.ends_with("again, or set gone@eth0 = wait"), "{told}");
+        let told = ended("dpdk:0000:3b:00.0");
+        assert!(told.ends_with("open the handle again"), "{told}");
+    }
+}

@@ -271,7 +271,8 @@ fn are_killed(source: &'static str, count: usize) -> Result<()> {
     on_wire(1, |wire| {
         let mut ends = Ends::new(wire, source);
         let mut poller = ends.start()?;
-        ends.join(HOWS[1])?;
+        // A handle on no network interface can't wait.
+        ends.join(HOWS[usize::from(source != "dpdk")])?;
         ends.join(HOWS[0])?;
         let load = Load::start_at(RATE)?;
         ends.phase()?;
@@ -333,7 +334,7 @@ fn a_poller_that_is_stopped_for_a_while_loses_no_member_and_counts_what_it_misse
 
 #[test]
 #[ignore = "needs root: run by make test"]
-fn members_go_on_or_fail_when_their_poller_of_dpdk_is_killed_under_load() -> Result<()> {
+fn members_read_their_pools_when_their_poller_of_dpdk_is_killed_under_load() -> Result<()> {
     match dpdk::is_here() {
         true => are_killed("dpdk", 2),
         false => Ok(()),
