@@ -46,7 +46,7 @@ impl Way {
     fn device(&self) -> &'static str {
         match self.engine {
             Engine::Poller(engine) => poller::device(engine, DEVICE),
-            _ => DEVICE,
+            Engine::Socket | Engine::Xdp | Engine::InsteadOfXdp => DEVICE,
         }
     }
 }
@@ -328,7 +328,7 @@ fn wait_for_polled(poller: &Poller, group: u16, members: usize) -> Result<()> {
 /// Ends the programs of a group. Returns what each program found, and what all of them can report.
 fn found(team: &Team, copies: Vec<Copy>) -> Result<(Vec<Flows>, Tells)> {
     let found = team.iter().zip(copies).map(|(subject, copy)| {
-        let flows = conversations((subject.read)(&copy.finish()?));
+        let flows = (subject.read)(&copy.finish()?).map(conversations);
         flows.context(subject.name)
     });
     let tells = match team.iter().all(|subject| subject.tells == Tells::Packets) {
@@ -341,13 +341,14 @@ fn found(team: &Team, copies: Vec<Copy>) -> Result<(Vec<Flows>, Tells)> {
 fn wanted(whole: &Capture, sees: Sees) -> Flows {
     let seen = |flow: &FlowKey| sees == Sees::All || flow.transport() == Some(Transport::Tcp);
     let flows = whole.flows().into_iter();
-    flows.filter(|(flow, _)| seen(flow)).collect()
+    conversations(flows.filter(|(flow, _)| seen(flow)).collect())
 }
 
-/// Keeps only the conversations. Removes the traffic that only fills blocks of the rings.
-fn conversations(flows: Result<Flows>) -> Result<Flows> {
+/// Keeps only the conversations. Removes the traffic that only fills blocks of the rings, and that
+/// for neighbours: a driver of DPDK sets the interface's address, and the kernel forgets them.
+fn conversations(flows: Flows) -> Flows {
     let held = |flow: &FlowKey| flow.has_port(conversation::PORT);
-    flows.map(|flows| flows.into_iter().filter(|(flow, _)| held(flow)).collect())
+    flows.into_iter().filter(|(flow, _)| held(flow)).collect()
 }
 
 fn compare(expected: &Flows, found: &[Flows], tells: Tells) -> Result<()> {
