@@ -124,14 +124,35 @@ pub(crate) fn load() -> Result<&'static Functions, &'static str> {
 }
 
 fn find() -> Result<Functions, String> {
-    // SAFETY: the object's constructors are those of a libpfring.
-    let library = unsafe { SharedObject::load(NAME, libc::RTLD_NOW | libc::RTLD_LOCAL) }?;
+    let library = object(NAME, libc::RTLD_LOCAL).or_else(with_libpcap)?;
     Functions::find(library)
         .map_err(|lacks| format!("libpfring.so lacks {}", lacks.to_string_lossy()))
 }
 
+/// Loads the library after libpcap, if `reason` is that a function of libpcap is missing. The
+/// library calls libpcap for its own filters, but does not name it: it expects a program that is
+/// linked with both. A library that was linked with `-z now` needs these functions at once.
+fn with_libpcap(reason: String) -> Result<SharedObject, String> {
+    let lacks_libpcap = ["pcap_", "bpf_"].iter().any(|it| reason.contains(it));
+    let is_loaded = |name: &&CStr| object(name, libc::RTLD_GLOBAL).is_ok();
+    if lacks_libpcap && LIBPCAP.iter().any(is_loaded) {
+        return object(NAME, libc::RTLD_LOCAL);
+    }
+    Err(reason)
+}
+
+/// Loads an object whose functions are bound when they are called. So functions that are missing,
+/// and that fanpcap does not need, do not matter.
+fn object(name: &CStr, scope: c_int) -> Result<SharedObject, String> {
+    // SAFETY: the object's constructors are those of a libpfring or of a libpcap.
+    unsafe { SharedObject::load(name, libc::RTLD_LAZY | scope) }
+}
+
 /// The name under which PF_RING installs the library. It has no version.
 const NAME: &CStr = c"libpfring.so";
+
+/// Debian's name for libpcap, then the name in other distributions.
+const LIBPCAP: [&CStr; 2] = [c"libpcap.so.0.8", c"libpcap.so.1"];
 
 // pfring.h: `PF_RING_ERROR_NO_PKT_AVAILABLE`, `PF_RING_ERROR_NO_TX_SLOT_AVAILABLE`,
 // `PF_RING_ERROR_END_OF_DEMO_MODE`, `PF_RING_ERROR_NOT_SUPPORTED`.

@@ -88,6 +88,16 @@ fn a_lack_of_privilege_is_told() {
 }
 
 #[test]
+fn a_library_that_needs_libpcap_at_once_is_loaded() {
+    let test = "a_library_that_needs_libpcap_at_once_is_loaded";
+    let variables = [("LD_BIND_NOW", "1"), ("STANDIN_OPEN_ERROR", "1")];
+    if is_again(test, &variables).unwrap() {
+        let error = open("lo", &OPTIONS).map(drop).unwrap_err();
+        assert!(matches!(error, OpenError::Privilege), "{error}");
+    }
+}
+
+#[test]
 #[ignore = "needs root: packet sockets, a network namespace"]
 fn each_packet_comes_once_with_what_is_known_about_it() {
     if !is_again("each_packet_comes_once_with_what_is_known_about_it", &[]).unwrap() {

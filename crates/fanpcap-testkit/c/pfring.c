@@ -1,6 +1,7 @@
 /* A stand-in for libpfring: the functions of pfring.h that fanpcap calls, on packet sockets. A
    cluster is a fan-out group of the kernel's. It shows that the functions are called as pfring.h
-   publishes them. It does not show what PF_RING does. */
+   publishes them. It does not show what PF_RING does. As libpfring, it lacks functions of libpcap,
+   and names no library that has them. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
@@ -231,3 +232,11 @@ int pfring_stats(pfring *ring, struct counts *stat) {
 }
 
 int pfring_get_selectable_fd(pfring *ring) { return ring->fd; }
+
+struct bpf_program;
+int pcap_compile_nopcap(int, int, struct bpf_program *, const char *, int, uint32_t);
+
+// fanpcap never calls this.
+int pfring_set_bpf_filter(pfring *ring, char *filter) {
+  return pcap_compile_nopcap((int)ring->caplen, 1, NULL, filter, 0, 0);
+}

@@ -15,7 +15,8 @@ pub fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
     let library = scratch.file("libpfring.so");
     let done = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-        .args(["-shared", "-fPIC", source, "-o"])
+        // Some compilers have `-z now` as their default.
+        .args(["-shared", "-fPIC", "-Wl,-z,lazy", source, "-o"])
         .arg(&library)
         .output()
         .context("running cc")?;
