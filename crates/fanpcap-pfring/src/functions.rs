@@ -78,10 +78,12 @@ type Ring = *mut Pfring;
 
 /// Declares the functions of the library, and finds them.
 macro_rules! functions {
-    ($($name:ident: $kind:ty = $symbol:literal,)*) => {
+    ($($name:ident: $kind:ty = $symbol:literal,)* ; $newer:ident: $of_newer:ty = $its:literal) => {
         /// The functions of a loaded library.
         pub(crate) struct Functions {
             $(pub(crate) $name: $kind,)*
+            /// A function that older versions of the library lack.
+            pub(crate) $newer: Option<$of_newer>,
         }
 
         impl Functions {
@@ -94,6 +96,10 @@ macro_rules! functions {
                         // SAFETY: pfring.h declares the function with this type.
                         unsafe { mem::transmute::<*mut c_void, $kind>(symbol.as_ptr()) }
                     },)*
+                    $newer: library.symbol($its).map(|symbol| {
+                        // SAFETY: as above.
+                        unsafe { mem::transmute::<*mut c_void, $of_newer>(symbol.as_ptr()) }
+                    }),
                 })
             }
         }
@@ -115,6 +121,10 @@ functions! {
     set_poll_watermark: unsafe extern "C" fn(Ring, u16) -> c_int = c"pfring_set_poll_watermark",
     get_selectable_fd: unsafe extern "C" fn(Ring) -> c_int = c"pfring_get_selectable_fd",
     get_num_rx_channels: unsafe extern "C" fn(Ring) -> u8 = c"pfring_get_num_rx_channels",
+    ;
+    // Since PF_RING 8.6.1.
+    set_cluster_consumer: unsafe extern "C" fn(Ring, u16, u16, c_int, u32) -> c_int
+        = c"pfring_set_cluster_consumer"
 }
 
 /// The library, or the loader's reason why there is none.

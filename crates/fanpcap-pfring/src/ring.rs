@@ -124,9 +124,7 @@ impl Handle {
             check("pfring_set_direction", rc, true)?;
         }
         if let Some((number, kind)) = options.cluster {
-            // SAFETY: as above.
-            let rc = unsafe { (self.functions.set_cluster)(ring, number.into(), kind) };
-            check("pfring_set_cluster", rc, false)?;
+            self.enter(number, kind)?;
         }
         // poll(2) then wakes for one packet.
         // SAFETY: as above.
@@ -135,6 +133,21 @@ impl Handle {
         // SAFETY: as above.
         let rc = unsafe { (self.functions.enable_ring)(ring) };
         check("pfring_enable_ring", rc, false)
+    }
+
+    /// Enters a cluster. The options are those of the cluster's first ring. `RELAXED` matters most
+    /// when a ring leaves: its place stays, and without the option the module gives the packets of
+    /// that place to nobody until another ring takes it. Versions without the option keep no place.
+    fn enter(&self, number: u16, kind: i32) -> Result<(), OpenError> {
+        let ring = self.ring.as_ptr();
+        let Some(set_cluster_consumer) = self.functions.set_cluster_consumer else {
+            // SAFETY: the ring is open.
+            let rc = unsafe { (self.functions.set_cluster)(ring, number.into(), kind) };
+            return check("pfring_set_cluster", rc, false);
+        };
+        // SAFETY: as above.
+        let rc = unsafe { set_cluster_consumer(ring, number, ANY_PLACE, kind, RELAXED) };
+        check("pfring_set_cluster_consumer", rc, false)
     }
 
     /// The counters. Allocates nothing.
@@ -332,6 +345,13 @@ fn broken(rc: c_int) -> io::Error {
 
 /// `PF_RING_PROMISC`.
 const PROMISCUOUS: u32 = 1 << 3;
+
+/// `CLUSTER_OPTION_RELAXED_DISTRIBUTION`: a packet comes to the next ring if that of its place has
+/// left or has no room.
+const RELAXED: u32 = 1;
+
+/// `MAX_CLUSTER_QUEUES` or more: the first place that is free.
+const ANY_PLACE: u16 = u16::MAX;
 
 /// `rx_only_direction`.
 const RECEIVED_ONLY: c_int = 1;

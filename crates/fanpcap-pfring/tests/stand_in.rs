@@ -175,7 +175,9 @@ fn the_rings_of_a_cluster_share_the_packets() {
         };
         let error = open("vb", &zero).map(drop).unwrap_err();
         assert!(
-            error.to_string().starts_with("pfring_set_cluster: "),
+            error
+                .to_string()
+                .starts_with("pfring_set_cluster_consumer: "),
             "{error}"
         );
         let injector = Injector::open("va").unwrap();
@@ -192,5 +194,18 @@ fn the_rings_of_a_cluster_share_the_packets() {
             counts[0] + counts[1] == 100 && counts[2] == 100
         });
         assert_eq!(counts, [50, 50, 100]);
+        // The packets of a ring that has left come to the other one.
+        let [first, mut second] = rings;
+        drop(first);
+        frames(100)
+            .iter()
+            .for_each(|it| injector.send(&it.bytes).unwrap());
+        let mut count = 0;
+        await_so("all packets at the ring that stayed", || {
+            while take(&mut second).is_some() {
+                count += 1;
+            }
+            count == 100
+        });
     });
 }

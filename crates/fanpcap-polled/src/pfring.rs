@@ -11,7 +11,7 @@ use fanpcap_pfring::{Handle, OpenError, Options, Receiver};
 use fanpcap_reader::{GroupTasks, Input};
 use fanpcap_ring::{CallRing, Ring};
 use fanpcap_steer::{GroupOptions, modes};
-use port::{Broken, Packets, PfringPort, Watch};
+use port::{Broken, NoTasks, Packets, PfringPort};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,7 +58,6 @@ impl Polled for PfRing {
         Ok(Arc::new(Io {
             handle: Arc::clone(receiver.handle()),
             receiver: Mutex::new(Some(receiver)),
-            broken: Broken::default(),
             ifindex,
             group: cluster.map(|(number, _)| number),
             figures,
@@ -137,7 +136,6 @@ struct Io {
     handle: Arc<Handle>,
     /// The receiving side, which the reader takes.
     receiver: Mutex<Option<Receiver>>,
-    broken: Broken,
     ifindex: u32,
     group: Option<u16>,
     figures: [Word; 3],
@@ -149,12 +147,12 @@ impl PolledIo for Io {
         let descriptor = descriptor.try_clone_to_owned()?;
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         let receiver = receiver.take().ok_or(io::ErrorKind::AlreadyExists)?;
-        let broken = Arc::clone(&self.broken);
-        let port = PfringPort::new(Arc::clone(&self.handle), descriptor, self.ifindex, broken);
+        let broken = Broken::default();
         let packets = Packets {
             receiver,
-            broken: Arc::clone(&self.broken),
+            broken: Arc::clone(&broken),
         };
+        let port = PfringPort::new(Arc::clone(&self.handle), descriptor, self.ifindex, broken)?;
         Ok(Input {
             ring: Ring::Calls(CallRing::new(Box::new(packets), self.ifindex)),
             port: Arc::new(port),
@@ -163,10 +161,7 @@ impl PolledIo for Io {
     }
 
     fn tasks(&self) -> Arc<dyn GroupTasks> {
-        Arc::new(Watch {
-            ifindex: self.ifindex,
-            broken: Arc::clone(&self.broken),
-        })
+        Arc::new(NoTasks)
     }
 
     fn note_asked(&self) {}

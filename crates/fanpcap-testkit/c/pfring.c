@@ -12,11 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BURST = 64, ROOM = 65600, NOT_SUPPORTED = -7 };
+enum { BURST = 64, ROOM = 65600, PLACES = 64, NOT_SUPPORTED = -7 };
 
 // struct pfring_pkthdr with a short header: the real one has more fields after these.
 struct header {
@@ -42,7 +43,7 @@ struct counts {
 };
 
 typedef struct {
-  int fd, ifindex, is_zc, is_enabled, is_received_only, cluster, type;
+  int fd, waits, ifindex, is_zc, is_enabled, is_received_only, cluster, type, is_relaxed;
   unsigned int caplen;
   uint64_t read, dropped;
   unsigned char *buffers;
@@ -77,6 +78,10 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
     free(ring);
     return NULL;
   }
+  // As PF_RING's descriptor, this one tells nothing of a device that goes down or away.
+  ring->waits = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event packets = {.events = EPOLLIN};
+  epoll_ctl(ring->waits, EPOLL_CTL_ADD, ring->fd, &packets);
   int on = 1;
   setsockopt(ring->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
   int room = 32 << 20;
@@ -88,8 +93,11 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
   return ring;
 }
 
+// The place of a ring in a cluster stays, and its packets are lost, unless others may have them.
 void pfring_close(pfring *ring) {
-  close(ring->fd);
+  if (!ring->cluster || ring->is_relaxed)
+    close(ring->fd);
+  close(ring->waits);
   free(ring->buffers);
   free(ring);
 }
@@ -103,14 +111,20 @@ int pfring_set_poll_watermark(pfring *ring, uint16_t watermark) {
   return ring->is_zc ? NOT_SUPPORTED : watermark == 1 ? 0 : -1;
 }
 
-int pfring_set_cluster(pfring *ring, unsigned int number, int type) {
-  if (number == 0 || number > UINT16_MAX) {
+int pfring_set_cluster_consumer(pfring *ring, uint16_t number, uint16_t place, int type,
+                                uint32_t options) {
+  if (number == 0 || place < PLACES) {
     errno = EINVAL;
     return -1;
   }
-  ring->cluster = (int)number;
+  ring->cluster = number;
   ring->type = type;
+  ring->is_relaxed = options & 1;
   return 0;
+}
+
+int pfring_set_cluster(pfring *ring, unsigned int number, int type) {
+  return pfring_set_cluster_consumer(ring, (uint16_t)number, PLACES, type, 0);
 }
 
 uint8_t pfring_get_num_rx_channels(pfring *ring) {
@@ -181,7 +195,7 @@ int pfring_recv(pfring *ring, unsigned char **data, unsigned int room, struct he
     return -1;
   long len = take(ring, 0, &stamp, &is_sent);
   if (len < 0)
-    return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    return errno == EAGAIN || errno == EINTR || errno == ENETDOWN ? 0 : -1;
   memset(header, 0, sizeof *header);
   header->seconds = stamp.tv_sec;
   header->microseconds = stamp.tv_nsec / 1000;
@@ -231,7 +245,7 @@ int pfring_stats(pfring *ring, struct counts *stat) {
   return 0;
 }
 
-int pfring_get_selectable_fd(pfring *ring) { return ring->fd; }
+int pfring_get_selectable_fd(pfring *ring) { return ring->waits; }
 
 struct bpf_program;
 int pcap_compile_nopcap(int, int, struct bpf_program *, const char *, int, uint32_t);

@@ -1,19 +1,17 @@
 //! The reader's side of a ring: its packets, and the port.
 
 use fanpcap_linux::interface;
-use fanpcap_linux::wait::{POLLERR, POLLHUP};
+use fanpcap_linux::netlink::monitor::LinkMonitor;
+use fanpcap_linux::wait::{Epoll, POLLERR, POLLHUP};
 use fanpcap_pfring::{Handle, Receiver};
 use fanpcap_reader::{GroupTasks, LinkState, Port, PortStatistics, ReadError, TaskResult};
 use fanpcap_ring::{Called, Calls, Stamp};
+use std::error::Error;
 use std::ffi::c_short;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-/// Why a ring is broken, once it is.
-pub(super) type Broken = Arc<OnceLock<io::Error>>;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
 
 /// The packets of a ring.
 pub(super) struct Packets {
@@ -21,12 +19,15 @@ pub(super) struct Packets {
     pub(super) broken: Broken,
 }
 
+/// Why the ring is broken, once it is.
+pub(super) type Broken = Arc<OnceLock<io::Error>>;
+
 impl Calls for Packets {
     fn take(&mut self) -> Option<Called<'_>> {
         let received = match self.receiver.receive() {
             Ok(received) => received?,
             Err(error) => {
-                // The port reports the error when the tasks ask it for the link's state.
+                // The port reports the first error when the reader waits for packets.
                 let _ = self.broken.set(error);
                 return None;
             }
@@ -47,7 +48,14 @@ impl Calls for Packets {
 /// The port of a ring.
 pub(super) struct PfringPort {
     handle: Arc<Handle>,
-    descriptor: OwnedFd,
+    /// The ring, which is open as long as the port waits on it.
+    _descriptor: OwnedFd,
+    /// PF_RING's descriptor tells nothing of a device that goes down or away.
+    monitor: LinkMonitor,
+    /// Watches the monitor.
+    changes: Epoll,
+    /// Watches the ring and the monitor.
+    epoll: Epoll,
     ifindex: u32,
     broken: Broken,
     /// The counts that were reported so far.
@@ -55,27 +63,47 @@ pub(super) struct PfringPort {
     dropped: AtomicU64,
 }
 
+/// The device is gone.
+#[derive(Debug)]
+struct Disappeared;
+
+impl fmt::Display for Disappeared {
+    /// The system's libpcap says the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("The interface disappeared")
+    }
+}
+
+impl Error for Disappeared {}
+
 impl PfringPort {
     pub(super) fn new(
         handle: Arc<Handle>,
         descriptor: OwnedFd,
         ifindex: u32,
         broken: Broken,
-    ) -> Self {
-        Self {
+    ) -> io::Result<Self> {
+        let (monitor, changes, epoll) = (LinkMonitor::new()?, Epoll::new()?, Epoll::new()?);
+        changes.add(monitor.as_fd(), true)?;
+        epoll.add(monitor.as_fd(), true)?;
+        epoll.add(descriptor.as_fd(), true)?;
+        Ok(Self {
             handle,
-            descriptor,
+            _descriptor: descriptor,
+            monitor,
+            changes,
+            epoll,
             ifindex,
             broken,
             received: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-        }
+        })
     }
 }
 
 impl Port for PfringPort {
     fn waits_on(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.epoll.as_fd()
     }
 
     fn is_socket(&self) -> bool {
@@ -83,24 +111,26 @@ impl Port for PfringPort {
     }
 
     fn check(&self, found: c_short) -> Result<LinkState, ReadError> {
-        match found & (POLLERR | POLLHUP) {
-            0 => Ok(LinkState::Up),
-            // The reader then asks for the link's state.
-            _ => Ok(LinkState::Down),
+        if let Some(error) = self.broken.get() {
+            let error = io::Error::new(error.kind(), error.to_string());
+            return Err(ReadError::new(error));
         }
+        let has_changes = self.changes.is_ready().map_err(ReadError::new)?;
+        if has_changes {
+            self.monitor.clear();
+        }
+        if has_changes || found & (POLLERR | POLLHUP) != 0 {
+            // The reader then asks for the link's state.
+            return Ok(LinkState::Down);
+        }
+        Ok(LinkState::Up)
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        if let Some(error) = self.broken.get() {
-            return Err(ReadError::new(io::Error::new(
-                error.kind(),
-                error.to_string(),
-            )));
-        }
-        match interface::is_up(self.descriptor.as_fd(), self.ifindex) {
+        match interface::is_up(self.monitor.as_fd(), self.ifindex) {
             Ok(true) => Ok(LinkState::Up),
             Ok(false) => Ok(LinkState::Down),
-            Err(error) => Err(ReadError::of_gone(error)),
+            Err(_) => Err(ReadError::of_gone(Disappeared)),
         }
     }
 
@@ -122,49 +152,17 @@ impl Port for PfringPort {
     }
 }
 
-/// Looks whether the device is there. The kernel's module does all that is to be done for a group,
-/// but it wakes nobody when the device is removed, and reports no error.
-pub(super) struct Watch {
-    pub(super) ifindex: u32,
-    pub(super) broken: Broken,
-}
+/// The kernel's module does all that is to be done for a group.
+pub(super) struct NoTasks;
 
-/// The interval between two looks.
-const LOOK: Duration = Duration::from_secs(1);
-
-impl GroupTasks for Watch {
+impl GroupTasks for NoTasks {
     fn waits_on(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
     fn attend(&self) -> TaskResult {
-        let is_gone = || interface::find_name(self.ifindex).is_ok_and(|name| name.is_none());
-        TaskResult {
-            latest: Some(LOOK),
-            is_lost: self.broken.get().is_some() || is_gone(),
-            ..TaskResult::default()
-        }
+        TaskResult::default()
     }
 
     fn note_down(&self) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_removed_device_and_a_broken_ring_are_found() {
-        let watch = |ifindex| Watch {
-            ifindex,
-            broken: Broken::default(),
-        };
-        let loopback = interface::index("lo").unwrap_or_default();
-        assert!(!watch(loopback).attend().is_lost);
-        assert!(watch(i32::MAX.unsigned_abs()).attend().is_lost);
-        let broken = watch(loopback);
-        assert_eq!(broken.attend().latest, Some(LOOK));
-        let set = broken.broken.set(io::ErrorKind::BrokenPipe.into());
-        assert!(set.is_ok() && broken.attend().is_lost);
-    }
 }

@@ -4,10 +4,12 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use fanpcap_netns::{DEVICE, Wire, ensure_each_once, ensure_flows_whole, on_wire, shares};
+use fanpcap_netns::{
+    DEVICE, FAR_DEVICE, Wire, ensure_each_once, ensure_flows_whole, on_wire, shares,
+};
 use fanpcap_testkit::capture::Capture;
 use fanpcap_testkit::member::{Ended, Member, wait_for_packets};
-use fanpcap_testkit::{Program, Transport, library, pfring, traffic};
+use fanpcap_testkit::{Program, Transport, library, pfring, traffic, veth};
 
 /// tcpdump on the engine, with the stand-in in `directory`.
 fn tcpdump(wire: &Wire, directory: &Path) -> Result<Program> {
@@ -74,6 +76,31 @@ fn the_members_of_a_group_are_the_rings_of_a_cluster() -> Result<()> {
             if mode != "lb" {
                 ensure_flows_whole(&captures)?;
             }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_goes_down_and_up_and_away() -> Result<()> {
+    on_wire(1, |wire| {
+        let stand_in = pfring::stand_in(&wire.scratch)?;
+        let members = vec![tcpdump(wire, &stand_in)?.start(&wire.scratch)?];
+        veth::ip(&format!("link set {DEVICE} down"))?;
+        veth::ip(&format!("link set {DEVICE} up"))?;
+        let frames = traffic::frames(1, &traffic::flows(1, 5), 0..20)?;
+        wire.send_as_tap(&frames)?;
+        wait_for_packets(&members, frames.len())?;
+        veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+        for member in members {
+            let ended = member.wait()?;
+            ensure!(
+                ended.said.contains("The interface disappeared"),
+                "{}",
+                ended.said
+            );
+            ensure_each_once(&[ended.capture()?], &frames)?;
         }
         Ok(())
     })
