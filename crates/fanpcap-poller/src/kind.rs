@@ -8,6 +8,7 @@ use fanpcap_linux::wait::{ENETDOWN, ENODEV};
 use fanpcap_linux::{bpf, ethtool};
 use fanpcap_poll::LANES_MAX;
 use std::error::Error;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
@@ -35,6 +36,8 @@ pub struct Opened {
     pub sources: Vec<Box<dyn Source + Send>>,
     /// How packets come into the memory of this process, in words.
     pub way: &'static str,
+    /// Descriptors to close after the sources, in a thread with the capabilities that opened them.
+    pub last: Vec<OwnedFd>,
 }
 
 impl SourceKind {
@@ -108,6 +111,7 @@ impl SourceKind {
                 Ok(Opened {
                     sources: sources.collect(),
                     way: if is_zero_copy { ZERO_COPY } else { COPIES },
+                    last: Vec::new(),
                 })
             }
             Self::Netmap => of_netmap::open(link),
@@ -294,6 +298,7 @@ fn open_packet(link: &Link, sockets: u16) -> Result<Opened, OpenError> {
         return Ok(Opened {
             sources: vec![Box::new(source)],
             way: "a packet socket",
+            last: Vec::new(),
         });
     }
     if !link.is_up() {
@@ -307,6 +312,7 @@ fn open_packet(link: &Link, sockets: u16) -> Result<Opened, OpenError> {
             .map(|it| -> Box<dyn Source + Send> { Box::new(it) })
             .collect(),
         way: "packet sockets that share its flows",
+        last: Vec::new(),
     })
 }
 

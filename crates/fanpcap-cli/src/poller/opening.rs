@@ -5,6 +5,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_poller::kind::{Opened, SourceKind};
 use fanpcap_poller::{Sender, Source};
+use std::os::fd::OwnedFd;
 
 use super::options::Options;
 use super::place::Place;
@@ -24,6 +25,8 @@ pub(super) struct Taken {
     pub(super) sender: Option<Sender>,
     /// How packets come into the memory of this process, in words.
     pub(super) way: String,
+    /// To be closed after the sources.
+    pub(super) last: Vec<OwnedFd>,
 }
 
 /// Takes the device's name for this process, and opens the device.
@@ -49,6 +52,7 @@ pub(super) fn take(place: &Place, options: &Options) -> Result<Taken> {
                     .collect(),
                 sender: options.sends.then_some(opened.sender),
                 way: opened.way,
+                last: Vec::new(),
             })
         }
         None => take_interface(place, options),
@@ -74,7 +78,8 @@ fn take_interface(place: &Place, options: &Options) -> Result<Taken> {
         true => KeptTags::on(place)?,
         false => None,
     };
-    let Opened { sources, way } = place.kind.open(&link, options.sockets).map_err(unusable)?;
+    let opened = place.kind.open(&link, options.sockets);
+    let Opened { sources, way, last } = opened.map_err(unusable)?;
     let sender = options.sends.then(|| Sender::open(ifindex)).transpose();
     Ok(Taken {
         name,
@@ -84,5 +89,6 @@ fn take_interface(place: &Place, options: &Options) -> Result<Taken> {
         sources,
         sender: sender.with_context(|| format!("{place}: the socket of --send"))?,
         way: way.to_owned(),
+        last,
     })
 }

@@ -13,6 +13,7 @@ use fanpcap_poller::{Accounts, SourceError};
 use fanpcap_snapshot::HostUse;
 use fanpcap_terminal::streams;
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::opening::{self, Taken};
@@ -32,6 +33,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 struct Open {
     _name: Name,
     server: Server,
+    /// Closed after the server's sources.
+    _last: Vec<OwnedFd>,
     _tags: Option<KeptTags>,
     ifindex: u32,
 }
@@ -204,6 +207,7 @@ fn open(place: &Place, before: usize, options: &Options, together: &Together) ->
         sources,
         sender,
         way,
+        last,
     } = opening::take(place, options)?;
     let cpus = options.cpus(place, before, sources.len())?;
     let queues = sources.into_iter().zip(&cpus.cpus).map(|(source, cpu)| {
@@ -231,6 +235,7 @@ fn open(place: &Place, before: usize, options: &Options, together: &Together) ->
     Ok(Open {
         _name: name,
         server,
+        _last: last,
         _tags: tags,
         ifindex,
     })

@@ -21,6 +21,7 @@ pub(super) fn open(link: &Link) -> Result<Opened, OpenError> {
             .map(|it| -> Box<dyn Source + Send> { Box::new(it) })
             .collect(),
         way: "PF_RING ZC",
+        last: Vec::new(),
     })
 }
 
