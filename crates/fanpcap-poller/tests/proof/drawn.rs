@@ -34,6 +34,9 @@ pub struct Drawn {
 /// A program by which packets of a flow may have different classes.
 const CLASSES: &str = "main = do\n  when (ip_ttl .> 64) (classify 1)\n  steer_flow";
 
+/// A program by which packets may go to two members.
+const DOUBLE: &str = "main = conditional is_udp double_steer_ip steer_flow";
+
 /// Every fourth program is that of the mode `flow`, which has a path of its own.
 fn program(seed: u64, draw: &mut Draw<'_>) -> Tree {
     let of_source = |source: &str| {
@@ -46,6 +49,7 @@ fn program(seed: u64, draw: &mut Draw<'_>) -> Tree {
         2 | 6 => programs::device_program(draw),
         3 => programs::program(draw),
         5 => of_source(CLASSES),
+        7 if draw.one_in(2) => of_source(DOUBLE),
         _ => programs::group_program(draw),
     }
 }
