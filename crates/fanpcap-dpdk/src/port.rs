@@ -7,7 +7,7 @@ use crate::abi::{
 use crate::eal::{Eal, WORDS, devices, error, words_in};
 use crate::name::{Bus, DeviceName};
 use std::error::Error;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -203,11 +203,9 @@ impl Eal {
             queues: options.queues,
             descriptors: options.descriptors,
         };
-        let text: *mut c_char = why.as_mut_ptr();
         let adding = devices();
         // SAFETY: the names are C strings, the plugin reads the options and writes facts, text and
-        // the device's address, all of which live through the call. No other thread adds or removes
-        // a device meanwhile.
+        // the device's address, all of which live through the call.
         let rc = unsafe {
             (self.table().open)(
                 bus.as_ptr(),
@@ -216,7 +214,7 @@ impl Eal {
                 &raw const wanted,
                 &raw mut raw,
                 &raw mut facts,
-                text,
+                why.as_mut_ptr(),
                 WORDS,
             )
         };

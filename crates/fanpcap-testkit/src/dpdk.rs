@@ -1,10 +1,10 @@
 //! Plugins for DPDK: one without DPDK that invents its devices, and the real one, if DPDK is
 //! installed.
 
-use crate::{Scratch, cpus};
+use crate::Scratch;
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_dpdk::{Eal, EalOptions, Plugin};
 use fanpcap_linux::wait::{POLLIN, wait};
+use std::any::Any;
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -69,53 +69,32 @@ pub fn plugin(scratch: &Scratch) -> Result<PathBuf> {
 
 const NO_DPDK: &str = "SKIP: optional: no DPDK here ('make test-dpdk' installs libdpdk-dev)";
 
-/// MiB of ordinary memory for the devices of a test program.
-const MEMORY_MIB: u32 = 384;
-
 /// Whether DPDK's headers are here. If they are missing, this function has printed SKIP.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn is_here() -> bool {
-    let is_here = ask("--cflags").is_some();
+    static IS_HERE: OnceLock<bool> = OnceLock::new();
+    let is_here = *IS_HERE.get_or_init(|| ask("--cflags").is_some());
     if !is_here {
         println!("{NO_DPDK}");
     }
     is_here
 }
 
-/// The environment of DPDK, which a process can start once. `None` if DPDK's headers are missing.
-/// This function has then printed SKIP, in each test that calls it.
+/// What the first caller in this process has made, such as the environment of DPDK, which a process
+/// can start once. The modules of a test program may have copies of a static variable.
 ///
 /// # Panics
-/// DPDK does not start.
-#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
-pub fn environment() -> Option<Eal> {
-    static STARTED: OnceLock<Option<Eal>> = OnceLock::new();
-    let started = *STARTED.get_or_init(|| {
-        ask("--cflags")?;
-        Some(start().expect("DPDK starts"))
-    });
-    if started.is_none() {
-        println!("{NO_DPDK}");
-    }
-    started
+/// The first caller has made a value of another type.
+pub fn once_in_process<T: Copy + Send + Sync + 'static>(make: impl FnOnce() -> T) -> T {
+    static MADE: OnceLock<Box<dyn Any + Send + Sync>> = OnceLock::new();
+    let made = MADE.get_or_init(|| Box::new(make()));
+    *made.downcast_ref().expect("a value of this type")
 }
 
 /// A number for a device of DPDK that no other device of this process has had: DPDK remembers them.
 pub fn new_number() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     COUNT.fetch_add(1, Ordering::Relaxed)
-}
-
-fn start() -> Result<Eal> {
-    let scratch = Scratch::new()?;
-    let options = EalOptions {
-        ordinary_mib: Some(MEMORY_MIB),
-        has_pci: false,
-        cpu: *cpus()?.first().context("a CPU")?,
-        prefix: format!("fanpcap-test-{}", std::process::id()),
-        more: Vec::new(),
-    };
-    Ok(Plugin::load(&plugin(&scratch)?)?.begin(&options)?)
 }
 
 /// What pkg-config says of DPDK; `None` without DPDK.

@@ -4,11 +4,13 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use fanpcap_dpdk::{DeviceName, PortOptions};
+use anyhow::{Context, Result};
+use fanpcap_dpdk::{DeviceName, Eal, EalOptions, Plugin, PortOptions};
 use fanpcap_poller::dpdk::{self, DeviceSender, DpdkSource};
 use fanpcap_poller::{Burst, Source, SourceCounts, SourceError};
 use fanpcap_testkit::await_for::await_so;
 use fanpcap_testkit::dpdk as testkit;
+use fanpcap_testkit::{Scratch, cpus};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -27,6 +29,19 @@ const OPTIONS: PortOptions = PortOptions {
     mtu: 9216,
 };
 
+/// Starts DPDK, with memory for all devices of a test program.
+fn start() -> Result<Eal> {
+    let scratch = Scratch::new()?;
+    let options = EalOptions {
+        ordinary_mib: Some(384),
+        has_pci: false,
+        cpu: *cpus()?.first().context("a CPU")?,
+        prefix: format!("fanpcap-test-{}", std::process::id()),
+        more: Vec::new(),
+    };
+    Ok(Plugin::load(&testkit::plugin(&scratch)?)?.begin(&options)?)
+}
+
 /// A device, and the number of its queue.
 pub struct Ring {
     source: DpdkSource,
@@ -36,7 +51,10 @@ pub struct Ring {
 impl Ring {
     /// A new device. `None` if there is no DPDK: the test counts as skipped then.
     pub fn open(number: u16) -> Option<(Self, Ends)> {
-        let eal = testkit::environment()?;
+        if !testkit::is_here() {
+            return None;
+        }
+        let eal = testkit::once_in_process(|| start().unwrap());
         let name = format!("net_ring{}", testkit::new_number());
         let name = DeviceName::parse(&name).unwrap();
         let mut opened = dpdk::open_with(eal, &name, OPTIONS).unwrap();
