@@ -131,7 +131,10 @@ pub(crate) fn plain(name: &str) -> Option<String> {
     let plain = match parts[..] {
         [device] => device,
         [device, number] if is_number(number) => device,
-        [_, device, ..] => device,
+        [_, device] => device,
+        [_, device, number] if is_number(number) => device,
+        // The names of DPDK's devices on the PCI bus have colons.
+        [engine, ..] => first[engine.len()..].trim_start_matches(':'),
         [] => return None,
     };
     (!plain.is_empty()).then(|| plain.to_owned())
@@ -226,6 +229,10 @@ mod tests {
             ("-ieth0", Some("eth0")),
             ("--interface=eth0:1", Some("eth0")),
             ("--interface xdp:eth0", Some("eth0")),
+            ("--interface xdp:eth0:1", Some("eth0")),
+            ("-i dpdk:net_ring0", Some("net_ring0")),
+            ("-i dpdk:0000:3b:00.0", Some("0000:3b:00.0")),
+            ("-i dpdk:3b:00.0", Some("3b:00.0")),
             ("-i pfq:eth0:2^eth1 -i eth5", Some("eth0")),
             ("-i", None),
             ("-i pfq:", None),

@@ -9,6 +9,7 @@ use fanpcap_config::device::ANY;
 use fanpcap_config::driver::Driver;
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
+use fanpcap_poll::place;
 
 use super::arguments;
 use super::founding;
@@ -32,7 +33,9 @@ const NO_DEVICES: [&str; 7] = [
 /// # Errors
 /// This network namespace has no such device. The message lists its devices.
 pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option<String>> {
-    let exists = |name: &str| name == ANY || interface::index(name).is_some();
+    let polled = place::names();
+    let exists =
+        |name: &str| name == ANY || interface::index(name).is_some() || is_served(&polled, name);
     let there_are = || interface::names().join(", ");
     if let Some(given) = given {
         let name = arguments::plain(given).unwrap_or_default();
@@ -66,6 +69,13 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
         );
     }
     Ok(device)
+}
+
+/// Whether one of the pollers, such as `dpdk:net_ring0`, serves the device. Such a device need not be
+/// an interface.
+fn is_served(polled: &[OsString], device: &str) -> bool {
+    let of_poller = |it: &OsString| it.to_str()?.split_once(':').map(|(_, its)| its == device);
+    polled.iter().any(|it| of_poller(it) == Some(true))
 }
 
 /// Checks that each copy writes its own file, and that --merge has captures to merge.
@@ -206,6 +216,14 @@ mod tests {
             [true, true, false]
         );
         assert!(ensure_accounted(None).is_ok());
+    }
+
+    #[test]
+    fn a_device_of_a_poller_need_not_be_an_interface() {
+        let polled = ["packet:eth0", "dpdk:0000:3b:00.0"].map(OsString::from);
+        let is_here = |device| is_served(&polled, device);
+        assert!(is_here("eth0") && is_here("0000:3b:00.0"));
+        assert!(!is_here("eth1") && !is_here("00.0") && !is_served(&[], "eth0"));
     }
 
     fn words(text: &str) -> Vec<OsString> {
