@@ -57,8 +57,10 @@ fn told(device: &str, error: io::Error) -> OpenError {
         (io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported, _) | (_, Some(ENOTTY)) => {
             format!(
                 "netmap does not serve {device} ({error}): its module must have version 14 of \
-                 netmap's interface, and the driver of the device must have netmap, or the module \
-                 must emulate it ('echo 0 > /sys/module/netmap/parameters/admode')"
+                 netmap's interface, and buffers for the device's MTU ('echo 9216 > \
+                 /sys/module/netmap/parameters/buf_size'), and the driver of the device must have \
+                 netmap, or the module must emulate it ('echo 0 > \
+                 /sys/module/netmap/parameters/admode')"
             )
         }
         (io::ErrorKind::InvalidData, _) => {
@@ -86,6 +88,7 @@ mod tests {
             (16, "another process has eth3"),
             (12, "parameters buf_num and ring_num"),
             (22, "version 14 of netmap's interface"),
+            (22, "buffers for the device's MTU ('echo 9216"),
             (95, "version 14 of netmap's interface"),
             (25, "version 14 of netmap's interface"),
             (19, "the device was removed"),
