@@ -38,6 +38,8 @@ pub struct Summary {
     pub without_room: u64,
     /// Packets that came between a group's beginning and its first member.
     pub before_members: u64,
+    /// Packets that the groups' steering programs dropped.
+    pub nowhere: u64,
 }
 
 /// Runs a command with a high priority.
@@ -93,6 +95,27 @@ impl Poller {
         Ok(Self {
             process: program.start(scratch)?,
             place,
+        })
+    }
+
+    /// Starts a poller with these variables, and at the usual priority. `device` is the engine and
+    /// the device with its options, such as `dpdk:net_af_packet0,iface=vb`.
+    ///
+    /// # Errors
+    /// As [`Poller::start`].
+    pub fn start_set(
+        device: &str,
+        options: &[&str],
+        variables: &[(&str, String)],
+        scratch: &Scratch,
+    ) -> Result<Self> {
+        let command = library::library_dir()?.join("../bin/fanpcap");
+        let program = Program::new(command, "serving ")?.args(["poller", device]);
+        let program = program.args(options).ends_with_caller();
+        let set = |program: Program, (name, value): &(&str, String)| program.set(name, value);
+        Ok(Self {
+            process: variables.iter().fold(program, set).start(scratch)?,
+            place: device.split(',').next().unwrap_or(device).to_owned(),
         })
     }
 
@@ -199,7 +222,9 @@ fn summary(said: &str, place: &str) -> Result<Summary> {
     summary.produced = count("in rings ")?;
     summary.without_room = count(" + dropped ")?;
     summary.before_members = find(" + no member ").unwrap_or(0);
-    let ends = summary.produced + summary.without_room + summary.before_members;
+    summary.nowhere = find(" + dropped by the steering program ").unwrap_or(0);
+    let lost = summary.without_room + summary.before_members + summary.nowhere;
+    let ends = summary.produced + lost;
     ensure!(ends == summary.offered, "{ends} of {}", summary.offered);
     Ok(summary)
 }
