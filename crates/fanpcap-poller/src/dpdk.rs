@@ -158,22 +158,18 @@ impl Clock {
     }
 }
 
-/// A network interface under a virtual device. DPDK's drivers do not say that it was removed.
-#[derive(Clone, Debug)]
-struct Below {
-    name: String,
-    index: u32,
-}
+/// The index of a network interface under a virtual device. DPDK's drivers do not say that it was
+/// removed. It may get another name.
+#[derive(Clone, Copy, Debug)]
+struct Below(u32);
 
 impl Below {
     fn new(name: &str) -> Option<Self> {
-        let index = interface::index(name)?;
-        let name = name.to_owned();
-        Some(Self { name, index })
+        interface::index(name).map(Self)
     }
 
-    fn is_gone(&self) -> bool {
-        interface::index(&self.name) != Some(self.index)
+    fn is_gone(self) -> bool {
+        matches!(interface::find_name(self.0), Ok(None))
     }
 }
 
@@ -218,7 +214,7 @@ impl Source for DpdkSource {
     }
 
     fn check(&mut self) -> Result<(), SourceError> {
-        if self.interface.as_ref().is_some_and(Below::is_gone) {
+        if self.interface.is_some_and(Below::is_gone) {
             return Err(SourceError::Gone);
         }
         // The state is that of the device.
