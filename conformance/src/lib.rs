@@ -5,11 +5,12 @@
 pub mod behaviour;
 pub mod difference;
 pub mod parallel;
+pub mod variant;
+pub mod outside;
 pub mod poller;
 pub mod reasons;
 pub mod run;
 pub mod symbols;
-pub mod variant;
 pub mod matrix;
 
 pub use behaviour::Behaviour;

@@ -21,6 +21,13 @@ fn main() -> Result<()> {
 }
 
 fn write_matrix() -> Result<()> {
+    for variant in COMPARED {
+        let name = variant.name();
+        ensure!(
+            variant.is_possible(),
+            "the column {name} needs DPDK (libdpdk-dev)"
+        );
+    }
     let rows = matrix::observed()?;
     fs::write(PAGE, matrix::page(&rows, &symbols::version()?)?)?;
     println!("wrote {PAGE}");

@@ -131,6 +131,74 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ("reading/selectable", Variant::Afxdp, FIRST_READ),
     ("reading/stalled", Variant::Afxdp, LEAST_POOL),
     ("reading/timeouts", Variant::Afxdp, AS_SOON),
+    ("contents/direction", Variant::Dpdk, DPDK_RECEIVED),
+    ("contents/jumbo", Variant::Dpdk, DPDK_CUT),
+    ("contents/promisc", Variant::Dpdk, PROMISCUOUS),
+    ("contents/vlan", Variant::Dpdk, DPDK_TAGS),
+    ("contents/vlan_cut", Variant::Dpdk, WHOLE_FRAME),
+    ("devices/down_up", Variant::Dpdk, STAYS_USABLE),
+    ("devices/list", Variant::Dpdk, LISTED),
+    ("files/dumped", Variant::Dpdk, DPDK_LINKS),
+    ("filters/kernel_metadata", Variant::Dpdk, DPDK_RECEIVED),
+    ("filters/matches", Variant::Dpdk, DPDK_RECEIVED),
+    ("filters/no_memory", Variant::Dpdk, WHEN_READ),
+    ("filters/queued", Variant::Dpdk, WHEN_READ),
+    ("filters/queued_direction", Variant::Dpdk, DPDK_RECEIVED),
+    ("filters/queued_half", Variant::Dpdk, WHEN_READ),
+    ("filters/queued_metadata", Variant::Dpdk, DPDK_RECEIVED),
+    ("filters/too_long", Variant::Dpdk, TOO_LONG_CUTS),
+    ("handles/buffers", Variant::Dpdk, LEAST_POOL),
+    ("handles/inject", Variant::Dpdk, DPDK_SENDS),
+    ("handles/links", Variant::Dpdk, DPDK_LINKS),
+    ("handles/many", Variant::Dpdk, DESCRIPTORS),
+    ("handles/not_up", Variant::Dpdk, DPDK_IS_UP),
+    ("handles/own_fanout", Variant::Dpdk, NO_SOCKET),
+    ("handles/protocol", Variant::Dpdk, ALL_PROTOCOLS),
+    ("handles/setters", Variant::Dpdk, ALL_PROTOCOLS),
+    ("handles/sockets", Variant::Dpdk, NO_SOCKET),
+    ("handles/statistics", Variant::Dpdk, WHEN_READ),
+    ("handles/unprivileged", Variant::Dpdk, NEEDS),
+    ("reading/blocks", Variant::Dpdk, AS_SOON),
+    ("reading/breakloop", Variant::Dpdk, BROKEN_BEFORE),
+    ("reading/in_callback", Variant::Dpdk, DPDK_SENDS),
+    ("reading/longjump", Variant::Dpdk, LEFT_IS_READ),
+    ("reading/nested", Variant::Dpdk, DPDK_RECEIVED),
+    ("reading/nonblock", Variant::Dpdk, BROKEN_BEFORE),
+    ("reading/nothing_passes", Variant::Dpdk, DPDK_RECEIVED),
+    ("reading/selectable", Variant::Dpdk, FIRST_READ),
+    ("reading/stalled", Variant::Dpdk, LEAST_POOL),
+    ("reading/timeouts", Variant::Dpdk, AS_SOON),
+    ("contents/promisc", Variant::Pfring, COUNTED),
+    ("contents/vlan", Variant::Pfring, STAND_IN_TAGS),
+    ("contents/vlan_cut", Variant::Pfring, STAND_IN_TAGS),
+    ("devices/down_up", Variant::Pfring, STAYS_USABLE),
+    ("devices/renamed", Variant::Pfring, COUNTED),
+    ("filters/kernel_metadata", Variant::Pfring, STAND_IN_TAGS),
+    ("filters/matches", Variant::Pfring, STAND_IN_TAGS),
+    ("filters/no_memory", Variant::Pfring, WHEN_READ),
+    ("filters/queued", Variant::Pfring, WHEN_READ),
+    ("filters/queued_direction", Variant::Pfring, WHEN_READ),
+    ("filters/queued_half", Variant::Pfring, WHEN_READ),
+    ("filters/queued_metadata", Variant::Pfring, STAND_IN_TAGS),
+    ("filters/too_long", Variant::Pfring, TOO_LONG_CUTS),
+    ("filters/truncating", Variant::Pfring, STAND_IN_TAGS),
+    ("handles/buffers", Variant::Pfring, RING_OF_MODULE),
+    ("handles/inject", Variant::Pfring, PFRING_SEES_OWN),
+    ("handles/many", Variant::Pfring, PFRING_DESCRIPTORS),
+    ("handles/own_fanout", Variant::Pfring, NO_SOCKET),
+    ("handles/protocol", Variant::Pfring, PFRING_PROTOCOLS),
+    ("handles/setters", Variant::Pfring, PFRING_PROTOCOLS),
+    ("handles/sockets", Variant::Pfring, NO_SOCKET),
+    ("handles/statistics", Variant::Pfring, COUNTED),
+    ("handles/unprivileged", Variant::Pfring, PFRING_NEEDS),
+    ("reading/blocks", Variant::Pfring, PFRING_AS_SOON),
+    ("reading/breakloop", Variant::Pfring, BROKEN_BEFORE),
+    ("reading/in_callback", Variant::Pfring, COUNTED),
+    ("reading/longjump", Variant::Pfring, LEFT_IS_READ),
+    ("reading/nonblock", Variant::Pfring, BROKEN_BEFORE),
+    ("reading/selectable", Variant::Pfring, FIRST_READ),
+    ("reading/stalled", Variant::Pfring, STAND_IN_ROOM),
+    ("reading/timeouts", Variant::Pfring, PFRING_AS_SOON),
 ];
 
 const KNOWS_DIRECTION: &str = "our library filters queued packets again as the kernel does; \
@@ -176,6 +244,32 @@ const NO_SENT: &str = "AF_XDP does not capture packets that the host sends";
 const LONG_FRAMES: &str = "AF_XDP captures no packets of more than 3840 bytes";
 const TAKEN: &str = "the poller takes the packets from the host, so handles on other devices, such \
     as the any device, do not get them";
+
+// Handles of DPDK's driver net_af_packet.
+const DPDK_RECEIVED: &str = "the driver net_af_packet captures packets that the host sends as \
+    received ones, and takes tags out of all packets";
+const DPDK_TAGS: &str = "the driver net_af_packet takes the first tag out of a packet and does not \
+    say its type, so it comes back as a tag of 802.1Q";
+const DPDK_CUT: &str = "the driver net_af_packet cuts packets to the size of its buffers, and the \
+    poller sends frames of members only with --send";
+const DPDK_LINKS: &str = "a device of DPDK has no other link type than Ethernet";
+const DPDK_SENDS: &str = "a device of DPDK has no interface by which the handle could send: the \
+    poller sends frames of members with --send";
+const DPDK_IS_UP: &str = "a device of DPDK has no interface that could be down";
+
+// Handles of PF_RING, by the stand-in for its library.
+const COUNTED: &str = "PF_RING counts packets as received when they are read";
+const STAND_IN_TAGS: &str = "the stand-in for PF_RING's library does not put back the tags that \
+    the kernel takes out of packets";
+const STAND_IN_ROOM: &str = "the stand-in for PF_RING's library has room for all of these packets";
+const RING_OF_MODULE: &str = "PF_RING's module sets the size of a ring, and the library warns that \
+    it has not the size asked for";
+const PFRING_SEES_OWN: &str = "PF_RING captures the packets that the handle sends, too";
+const PFRING_DESCRIPTORS: &str = "a handle has more descriptors: those of PF_RING's ring";
+const PFRING_PROTOCOLS: &str = "PF_RING captures all protocols, so a handle for one protocol is \
+    refused";
+const PFRING_NEEDS: &str = "the error also names what a handle needs";
+const PFRING_AS_SOON: &str = "packets can be read as soon as PF_RING has them";
 
 /// The reason why this behaviour differs in this variant; `None` if it must not differ.
 pub fn reason(name: &str, variant: Variant) -> Option<&'static str> {

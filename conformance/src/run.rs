@@ -13,7 +13,7 @@ use fanpcap_testkit::{Scratch, Veth, netns};
 
 use crate::difference::difference;
 use crate::poller::Poller;
-use crate::{Behaviour, Variant, parallel, reasons};
+use crate::{Behaviour, Variant, outside, parallel, reasons};
 
 /// The devices on which programs send and capture.
 const DEVICES: [&str; 2] = ["va", "vb"];
@@ -87,15 +87,16 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
 pub fn run_in_scene(scratch: &Scratch, variant: Variant, mut command: Command) -> Result<Ended> {
     let directory = scratch.new_file("run");
     fs::create_dir(&directory)?;
+    let beside = Scratch::new()?;
+    let variables = outside::variables(variant, &beside)?;
     command.args(DEVICES).current_dir(&directory);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     netns::within_new(move || {
         let wire = Veth::new(DEVICES[0], DEVICES[1], 1)?;
         ip(&format!("link set {} address 02:00:00:00:00:0a", wire.near))?;
         ip(&format!("link set {} address 02:00:00:00:00:0b", wire.far))?;
         ip(&format!("address add 192.0.2.2/24 dev {}", wire.far))?;
-        let polled = variant.polled();
-        let poller = (!polled.is_empty()).then(|| Poller::start(scratch, polled));
-        let poller = poller.transpose()?;
+        let poller = Poller::start(scratch, variant, &variables)?;
         let ended = run(scratch, &mut command)?;
         poller.map_or(Ok(()), Poller::end)?;
         Ok(ended)

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use fanpcap_loading::{on_ours, on_system};
+use fanpcap_testkit::dpdk;
 
 /// A library, and its environment variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,24 +26,32 @@ pub enum Variant {
     Packet,
     /// Our library as a member of a poller that reads AF_XDP sockets.
     Afxdp,
+    /// Our library as a member of a poller of DPDK's driver net_af_packet.
+    Dpdk,
+    /// Our library with rings of PF_RING, by the stand-in for PF_RING's library.
+    Pfring,
 }
 
 /// The variants that are compared with the system's library, in the order of the matrix's columns.
-pub const COMPARED: [Variant; 6] = [
+pub const COMPARED: [Variant; 8] = [
     Variant::Staged,
     Variant::Tpacket,
     Variant::Group,
     Variant::Xdp,
     Variant::Packet,
     Variant::Afxdp,
+    Variant::Dpdk,
+    Variant::Pfring,
 ];
 
 /// Milliseconds that a program waits for further packets after the packets that it has counted.
 const SETTLED: (&str, &str) = ("FANPCAP_SETTLED", "200");
 
-/// The settings of devices that have a poller.
+/// The settings of devices that have a poller, or PF_RING.
 const PACKET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/packet.conf");
 const AFXDP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/afxdp.conf");
+const DPDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/dpdk.conf");
+const PFRING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/pfring.conf");
 
 impl Variant {
     /// The variant's name in reports.
@@ -55,17 +64,52 @@ impl Variant {
             Self::Xdp => "xdp",
             Self::Packet => "packet",
             Self::Afxdp => "afxdp",
+            Self::Dpdk => "dpdk",
+            Self::Pfring => "pfring",
         }
     }
 
-    /// The devices that a poller serves for this variant, each with its engine. Devices that a
-    /// program makes have no poller, so the system's library reads them.
+    /// The devices that a poller serves for this variant, each with its engine, and with DPDK's
+    /// arguments. Devices that a program makes have no poller, so the system's library reads them.
     pub const fn polled(self) -> &'static [&'static str] {
         match self {
-            Self::System | Self::Staged | Self::Tpacket | Self::Group | Self::Xdp => &[],
+            Self::System
+            | Self::Staged
+            | Self::Tpacket
+            | Self::Group
+            | Self::Xdp
+            | Self::Pfring => &[],
             Self::Packet => &["packet:va", "packet:vb", "packet:lo"],
             Self::Afxdp => &["afxdp:va", "afxdp:vb"],
+            Self::Dpdk => &[
+                "dpdk:net_af_packet0,iface=va,framecnt=4096",
+                "dpdk:net_af_packet1,iface=vb,framecnt=4096",
+            ],
         }
+    }
+
+    /// Sockets of the poller that get other names. Programs know the devices of DPDK by the names
+    /// of the interfaces below them.
+    pub const fn renamed(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Dpdk => &[
+                ("dpdk:net_af_packet0", "dpdk:va"),
+                ("dpdk:net_af_packet1", "dpdk:vb"),
+            ],
+            Self::System
+            | Self::Staged
+            | Self::Tpacket
+            | Self::Group
+            | Self::Xdp
+            | Self::Packet
+            | Self::Afxdp
+            | Self::Pfring => &[],
+        }
+    }
+
+    /// Whether this machine has what the variant needs: DPDK.
+    pub fn is_possible(self) -> bool {
+        self != Self::Dpdk || dpdk::is_installed()
     }
 
     /// The variables that select this variant.
@@ -86,6 +130,9 @@ impl Variant {
             // No counter says that all packets have come that a filter will reject.
             Self::Packet => &[("PCAP_CONFIG", PACKET), SETTLED],
             Self::Afxdp => &[("PCAP_CONFIG", AFXDP), SETTLED],
+            Self::Dpdk => &[("PCAP_CONFIG", DPDK), SETTLED],
+            // PF_RING counts packets when they are read, so no counter says that they have come.
+            Self::Pfring => &[("PCAP_CONFIG", PFRING), SETTLED, ("FANPCAP_UNCOUNTED", "1")],
         }
     }
 
@@ -96,20 +143,28 @@ impl Variant {
     pub fn command(self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = match self {
             Self::System => on_system(program),
-            Self::Staged | Self::Tpacket | Self::Group | Self::Xdp | Self::Packet | Self::Afxdp => {
-                on_ours(program)?
-            }
+            Self::Staged
+            | Self::Tpacket
+            | Self::Group
+            | Self::Xdp
+            | Self::Packet
+            | Self::Afxdp
+            | Self::Dpdk
+            | Self::Pfring => on_ours(program)?,
         };
         command.envs(self.environment().iter().copied());
         Ok(command)
     }
 }
 
-/// The variants in `CONFORMANCE_ONLY`, separated by commas; all variants if it is not set.
+/// The variants in `CONFORMANCE_ONLY`, separated by commas; all variants if it is not set. Leaves
+/// out those that are not possible on this machine.
 pub fn compared() -> Vec<Variant> {
-    let Ok(only) = env::var("CONFORMANCE_ONLY") else {
-        return COMPARED.to_vec();
+    let only = env::var("CONFORMANCE_ONLY").ok();
+    let is_named = |variant: &Variant| {
+        let only = only.as_ref();
+        only.is_none_or(|only| only.split(',').any(|name| name == variant.name()))
     };
-    let named = |variant: &Variant| only.split(',').any(|name| name == variant.name());
-    COMPARED.into_iter().filter(named).collect()
+    let possible = COMPARED.into_iter().filter(|it| it.is_possible());
+    possible.filter(is_named).collect()
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use fanpcap_conformance::{Behaviour, Variant, run, variant};
+use fanpcap_loading::skip;
 use fanpcap_testkit::Scratch;
 
 /// A test for each program, in a module for each family of programs.
@@ -82,25 +83,43 @@ fn the_libraries_are_the_systems_and_ours() -> Result<()> {
 #[ignore = "needs root: live handles in network namespaces"]
 fn handles_are_on_the_engines_of_their_variants() -> Result<()> {
     // The sockets of a poller are its listener, and one for each member.
-    const LOOK: &str = r#"tcpdump -i "$2" -w - 2>tcpdump.log >/dev/null &
+    const LOOK: &str = r#"tcpdump -i "$3" -w - 2>tcpdump.log >/dev/null &
         for i in $(seq 300); do grep -q listening tcpdump.log && break; sleep 0.1; done
-        ip -o link show dev "$2"; echo "sockets $(grep -c ":$2\$" /proc/net/unix)"; kill $!"#;
+        ip -o link show dev "$3"; echo "sockets $(grep -c ":$1\$" /proc/net/unix)"
+        grep -q libpfring /proc/$!/maps && echo "with PF_RING"; kill $!"#;
     let scratch = Scratch::new()?;
-    for variant in variant::COMPARED {
+    for variant in variant::compared() {
         let mut command = variant.command("sh")?;
-        command.args(["-c", LOOK, "sh"]);
+        let device = if variant == Variant::Dpdk {
+            "net_af_packet1"
+        } else {
+            "vb"
+        };
+        command.args(["-c", LOOK, "sh", device]);
         let out = run::run_in_scene(&scratch, variant, command)?.success()?;
         let (has_xdp, sockets) = match variant {
             Variant::Xdp => (true, "sockets 0"),
-            Variant::Packet => (false, "sockets 2"),
+            Variant::Packet | Variant::Dpdk => (false, "sockets 2"),
             Variant::Afxdp => (true, "sockets 2"),
-            Variant::System | Variant::Staged | Variant::Tpacket | Variant::Group => {
-                (false, "sockets 0")
-            }
+            Variant::System
+            | Variant::Staged
+            | Variant::Tpacket
+            | Variant::Group
+            | Variant::Pfring => (false, "sockets 0"),
         };
         let name = variant.name();
         assert_eq!(out.contains(" xdp "), has_xdp, "{name}: {out}");
         assert!(out.contains(sockets), "{name}: {out}");
+        let has_rings = out.contains("with PF_RING");
+        assert_eq!(has_rings, variant == Variant::Pfring, "{name}: {out}");
     }
     Ok(())
+}
+
+/// Says if the column of DPDK is not compared.
+#[test]
+fn dpdk_is_compared() {
+    if !Variant::Dpdk.is_possible() {
+        skip("no DPDK here ('make test-dpdk' installs libdpdk-dev)");
+    }
 }

@@ -31,6 +31,9 @@ static void capture(int port, int version, int precision)
 	int rc = pcap_set_tstamp_precision(p, precision);
 	activated(p);
 	printf("version %d, precision %d: %d, %d\n", version, precision, rc, pcap_get_tstamp_precision(p));
+	/* The stand-in asks the kernel for stamps, which the kernel begins to take some time later. */
+	if (is_uncounted())
+		sleep_ms(settled());
 	long long before = state.last = real_time(state.scale);
 	for (int burst = 0; burst < 4; burst++) {
 		send_numbered(port, 0, 25);

@@ -48,6 +48,10 @@ int main(void)
 		}
 		for (int i = 0; i < 2; i++) {
 			pthread_join(threads[i], NULL);
+			/* The device may send its last packets later. */
+			settle(readers[i].p, 2 * PACKETS);
+			if (is_uncounted())
+				drain(readers[i].p, count_packet, (u_char *)&readers[i].count);
 			printf("%s: %d, %u\n", readers[i].device, readers[i].rc, readers[i].count);
 			print_stats(readers[i].p);
 			pcap_close(readers[i].p);

@@ -3,7 +3,7 @@
 
 static void await_both(pcap_t *one, pcap_t *other, unsigned count)
 {
-	for (double end = now() + patience(); received(one) + received(other) < count && now() < end;)
+	for (double end = counted_until(); received(one) + received(other) < count && now() < end;)
 		sleep_ms(1);
 	sleep_ms(settled());
 }

@@ -134,3 +134,8 @@ fn run(from: &Path, object: &Path, flags: &[&str], libraries: &[&str]) -> Result
 pub fn is_readable(fd: BorrowedFd<'_>) -> Result<bool> {
     Ok(wait(Some(fd), None, Some(Duration::ZERO))?.socket & POLLIN != 0)
 }
+
+/// Whether [`plugin`] can be compiled.
+pub fn is_installed() -> bool {
+    ask("--cflags").is_some()
+}
