@@ -9,8 +9,8 @@ use fanpcap_ring::{Called, Calls, Stamp};
 use std::error::Error;
 use std::ffi::c_short;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
 
 /// The packets of a ring.
