@@ -19,8 +19,8 @@ const READY: &str = "fanpcap: serving";
 /// How long a poller may take to end.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A poller with its default settings: it sleeps while no packets come. If there is a generator, the
-/// poller shares the reader's core, because the generator leaves no time of its own core.
+/// A poller with its default settings: it sleeps while no packets come. If there is a generator,
+/// the poller shares the reader's core, because the generator leaves no time of its own core.
 #[derive(Debug)]
 pub(crate) struct Poller {
     place: String,

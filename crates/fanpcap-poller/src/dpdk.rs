@@ -84,8 +84,8 @@ pub fn open(eal: Eal, name: &DeviceName, queues: u16) -> Result<Opened, OpenErro
 }
 
 /// For measurements: opens a device as [`open`] does, but so that the queue's thread keeps no
-/// buffers. So all buffers are used in turn, and not only those that the thread has last given back.
-/// See [`DpdkSource::fill`].
+/// buffers. So all buffers are used in turn, and not only those that the thread has last given
+/// back. See [`DpdkSource::fill`].
 ///
 /// # Errors
 /// See [`OpenError`].

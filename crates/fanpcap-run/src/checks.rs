@@ -71,8 +71,8 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
     Ok(device)
 }
 
-/// Whether one of the pollers, such as `dpdk:net_ring0`, serves the device. Such a device need not be
-/// an interface.
+/// Whether one of the pollers, such as `dpdk:net_ring0`, serves the device. Such a device need not
+/// be an interface.
 fn is_served(polled: &[OsString], device: &str) -> bool {
     let of_poller = |it: &OsString| it.to_str()?.split_once(':').map(|(_, its)| its == device);
     polled.iter().any(|it| of_poller(it) == Some(true))

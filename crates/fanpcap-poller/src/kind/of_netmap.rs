@@ -20,8 +20,8 @@ pub(super) fn open(link: &Link) -> Result<Opened, OpenError> {
     let sources = netmap::open(link.index, &link.name, rings);
     let sources = sources.map_err(|error| told(&link.name, error))?;
     // When the last descriptor of an emulated ring is closed, netmap replaces its own queueing
-    // discipline of the device, if the thread has CAP_NET_ADMIN. Otherwise the discipline stays, and
-    // the module is in use for ever.
+    // discipline of the device, if the thread has CAP_NET_ADMIN. Otherwise the discipline stays,
+    // and the module is in use for ever.
     let descriptors = sources.iter().filter_map(Source::waits_on);
     let last: io::Result<_> = descriptors.map(|it| it.try_clone_to_owned()).collect();
     Ok(Opened {

@@ -66,9 +66,9 @@ pub(crate) struct Difference {
     pub(crate) listing: String,
 }
 
-/// Runs a case on the CPU that the thread is pinned to. The clock is stopped, because the thread may
-/// lose its CPU between the evaluator's look at the clock and the kernel's. Fragments that are as old
-/// as their datagram's entry may be would then be new to one of them only.
+/// Runs a case on the CPU that the thread is pinned to. The clock is stopped, because the thread
+/// may lose its CPU between the evaluator's look at the clock and the kernel's. Fragments that are
+/// as old as their datagram's entry may be would then be new to one of them only.
 pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, Difference> {
     let mut outcome = Outcome::default();
     let table = if classifies(&case.program) {

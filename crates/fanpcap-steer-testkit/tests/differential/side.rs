@@ -64,8 +64,8 @@ impl Clock {
     }
 }
 
-/// Parts of an instruction: the code BPF_JMP | BPF_CALL, the source register by which a call means a
-/// function of the kernel, and the register of a function's result.
+/// Parts of an instruction: the code BPF_JMP | BPF_CALL, the source register by which a call means
+/// a function of the kernel, and the register of a function's result.
 const CALL: u8 = 0x85;
 const OF_KERNEL: u8 = 0;
 const RESULT: u8 = 0;
