@@ -117,6 +117,7 @@ functions! {
     send: unsafe extern "C" fn(Ring, *mut c_char, c_uint, u8) -> c_int = c"pfring_send",
     stats: unsafe extern "C" fn(Ring, *mut Stat) -> c_int = c"pfring_stats",
     set_cluster: unsafe extern "C" fn(Ring, c_uint, c_int) -> c_int = c"pfring_set_cluster",
+    remove_from_cluster: unsafe extern "C" fn(Ring) -> c_int = c"pfring_remove_from_cluster",
     set_direction: unsafe extern "C" fn(Ring, c_int) -> c_int = c"pfring_set_direction",
     set_poll_watermark: unsafe extern "C" fn(Ring, u16) -> c_int = c"pfring_set_poll_watermark",
     get_selectable_fd: unsafe extern "C" fn(Ring) -> c_int = c"pfring_get_selectable_fd",

@@ -143,11 +143,11 @@ impl Handle {
         let Some(set_cluster_consumer) = self.functions.set_cluster_consumer else {
             // SAFETY: the ring is open.
             let rc = unsafe { (self.functions.set_cluster)(ring, number.into(), kind) };
-            return check("pfring_set_cluster", rc, false);
+            return check("pfring_set_cluster", rc, false).map_err(of_cluster);
         };
         // SAFETY: as above.
         let rc = unsafe { set_cluster_consumer(ring, number, ANY_PLACE, kind, RELAXED) };
-        check("pfring_set_cluster_consumer", rc, false)
+        check("pfring_set_cluster_consumer", rc, false).map_err(of_cluster)
     }
 
     /// The counters. Allocates nothing.
@@ -184,9 +184,27 @@ impl Handle {
     }
 }
 
+/// Says what the module may mean by EINVAL (pf_ring.c: `add_sock_to_cluster_list`).
+fn of_cluster(error: OpenError) -> OpenError {
+    match error {
+        OpenError::Failed(function, error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let error = format!(
+                "{error}: a cluster is of one device, so if another device has a group of this \
+                 number, take another number"
+            );
+            OpenError::Failed(function, io::Error::other(error))
+        }
+        other => other,
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
+        // If the device is gone, the module frees the ring on close, but leaves it in its cluster
+        // (pf_ring.c: `ring_release`). A ring outside of clusters refuses the call.
         // SAFETY: the ring is open, and nobody uses it any more.
+        unsafe { (self.functions.remove_from_cluster)(self.ring.as_ptr()) };
+        // SAFETY: as above.
         unsafe { (self.functions.close)(self.ring.as_ptr()) };
     }
 }

@@ -98,6 +98,20 @@ fn a_library_that_needs_libpcap_at_once_is_loaded() {
 }
 
 #[test]
+#[ignore = "needs root: packet sockets"]
+fn a_cluster_of_another_device_is_refused_with_the_reason() {
+    let test = "a_cluster_of_another_device_is_refused_with_the_reason";
+    if is_again(test, &[("STANDIN_CLUSTER_ELSEWHERE", "1")]).unwrap() {
+        let options = Options {
+            cluster: Some((5, 8)),
+            ..OPTIONS
+        };
+        let error = open("lo", &options).map(drop).unwrap_err().to_string();
+        assert!(error.contains("take another number"), "{error}");
+    }
+}
+
+#[test]
 #[ignore = "needs root: packet sockets, a network namespace"]
 fn each_packet_comes_once_with_what_is_known_about_it() {
     if !is_again("each_packet_comes_once_with_what_is_known_about_it", &[]).unwrap() {

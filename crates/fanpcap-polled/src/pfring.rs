@@ -145,14 +145,12 @@ impl PolledIo for Io {
     fn input(&self, timeout: Option<Duration>) -> io::Result<Input> {
         let descriptor = self.handle.waits_on().ok_or(io::ErrorKind::Unsupported)?;
         let descriptor = descriptor.try_clone_to_owned()?;
+        let broken = Broken::default();
+        let handle = Arc::clone(&self.handle);
+        let port = PfringPort::new(handle, descriptor, self.ifindex, Arc::clone(&broken))?;
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         let receiver = receiver.take().ok_or(io::ErrorKind::AlreadyExists)?;
-        let broken = Broken::default();
-        let packets = Packets {
-            receiver,
-            broken: Arc::clone(&broken),
-        };
-        let port = PfringPort::new(Arc::clone(&self.handle), descriptor, self.ifindex, broken)?;
+        let packets = Packets { receiver, broken };
         Ok(Input {
             ring: Ring::Calls(CallRing::new(Box::new(packets), self.ifindex)),
             port: Arc::new(port),

@@ -254,7 +254,8 @@ impl Pool {
     }
 
     pub(crate) fn adopt_offset(&mut self, reading: OffsetReading) -> bool {
-        self.wall.adopt(reading)
+        // A dead member may have left a stamp that is too late for any further reading.
+        self.wall.adopt(reading.no_later_than((self.now)()))
     }
 
     /// Ends the snapshot. Returns `None` if no snapshot is being read.

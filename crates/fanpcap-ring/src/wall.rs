@@ -23,6 +23,15 @@ pub struct OffsetReading {
     offset: u64,
 }
 
+impl OffsetReading {
+    pub(crate) fn no_later_than(self, stamp: u64) -> Self {
+        Self {
+            read_at: self.read_at.min(stamp),
+            ..self
+        }
+    }
+}
+
 /// Converts stamps to the time of day. Divides only when a stamp is in another second than the
 /// stamp before it, because a division for each packet would be slow.
 #[derive(Debug)]
@@ -144,6 +153,17 @@ mod tests {
         assert_eq!(second.time_of(10), at(7, 10));
         assert!(!first.adopt(second.reading()));
         assert_eq!(first.time_of(10), at(7, 10));
+    }
+
+    #[test]
+    fn a_stamp_from_the_future_does_not_end_the_readings() {
+        let mut first = wall(7 * SECOND_NS);
+        let mut second = wall(7 * SECOND_NS);
+        second.renew(u64::MAX / 2);
+        first.adopt(second.reading().no_later_than(5));
+        OFFSET.set(9 * SECOND_NS);
+        first.renew(5 + INTERVAL_NS);
+        assert_eq!(first.time_of(10), at(9, 10));
     }
 
     #[test]

@@ -134,8 +134,10 @@ pub(crate) fn plain(name: &str) -> Option<String> {
         [_, device] => device,
         [_, device, number] if is_number(number) => device,
         // The names of DPDK's devices on the PCI bus have colons.
-        [engine, ..] => first[engine.len()..].trim_start_matches(':'),
-        [] => return None,
+        [engine, ..] if Driver::named(engine).is_some() => {
+            first[engine.len()..].trim_start_matches(':')
+        }
+        _ => first,
     };
     (!plain.is_empty()).then(|| plain.to_owned())
 }
@@ -232,6 +234,7 @@ mod tests {
             ("--interface xdp:eth0:1", Some("eth0")),
             ("-i dpdk:net_ring0", Some("net_ring0")),
             ("-i dpdk:0000:3b:00.0", Some("0000:3b:00.0")),
+            ("-i 0000:3b:00.0", Some("0000:3b:00.0")),
             ("-i dpdk:3b:00.0", Some("3b:00.0")),
             ("-i pfq:eth0:2^eth1 -i eth5", Some("eth0")),
             ("-i", None),

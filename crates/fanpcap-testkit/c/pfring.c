@@ -43,7 +43,7 @@ struct counts {
 };
 
 typedef struct {
-  int fd, waits, ifindex, is_zc, is_enabled, is_received_only, cluster, type, is_relaxed;
+  int fd, waits, ifindex, is_zc, is_enabled, is_received_only, cluster, type, is_relaxed, has_left;
   unsigned int caplen;
   uint64_t read, dropped;
   unsigned char *buffers;
@@ -95,11 +95,19 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
 
 // The place of a ring in a cluster stays, and its packets are lost, unless others may have them.
 void pfring_close(pfring *ring) {
+  // The module would leave it in the cluster if the device is gone.
+  if (ring->cluster && !ring->has_left)
+    abort();
   if (!ring->cluster || ring->is_relaxed)
     close(ring->fd);
   close(ring->waits);
   free(ring->buffers);
   free(ring);
+}
+
+int pfring_remove_from_cluster(pfring *ring) {
+  ring->has_left = ring->cluster != 0;
+  return ring->has_left ? 0 : -1;
 }
 
 int pfring_set_direction(pfring *ring, int direction) {
@@ -113,7 +121,8 @@ int pfring_set_poll_watermark(pfring *ring, uint16_t watermark) {
 
 int pfring_set_cluster_consumer(pfring *ring, uint16_t number, uint16_t place, int type,
                                 uint32_t options) {
-  if (number == 0 || place < PLACES) {
+  const char *elsewhere = getenv("STANDIN_CLUSTER_ELSEWHERE");
+  if (number == 0 || place < PLACES || elsewhere) {
     errno = EINVAL;
     return -1;
   }

@@ -158,9 +158,11 @@ impl<'a> Schedule<'a> {
         let most = self.most_rounded();
         ensure!(
             step.rounded <= most,
-            "{} buckets of other members moved by {:?}",
+            "{} buckets of other members moved by {:?} within {} ms; now {}",
             step.rounded,
-            step.actions
+            step.actions,
+            (step.time.end - step.time.start) / 1000,
+            self.group.seen()
         );
         self.steps.push(step);
         Ok(())
