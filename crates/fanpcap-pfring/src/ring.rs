@@ -186,16 +186,17 @@ impl Handle {
 
 /// Says what the module may mean by EINVAL (pf_ring.c: `add_sock_to_cluster_list`).
 fn of_cluster(error: OpenError) -> OpenError {
-    match error {
-        OpenError::Failed(function, error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let error = format!(
-                "{error}: a cluster is of one device, so if another device has a group of this \
-                 number, take another number"
-            );
-            OpenError::Failed(function, io::Error::other(error))
-        }
-        other => other,
+    let OpenError::Failed(function, error) = error else {
+        return error;
+    };
+    if error.kind() != io::ErrorKind::InvalidInput {
+        return OpenError::Failed(function, error);
     }
+    let error = format!(
+        "{error}: a cluster is of one device, so if another device has a group of this number, take \
+         another number"
+    );
+    OpenError::Failed(function, io::Error::other(error))
 }
 
 impl Drop for Handle {
