@@ -3,10 +3,6 @@
 //! CPU times of the threads, so that other processes disturb them less.
 //!
 //!     cargo run --release -p fanpcap-poller --example rate -- [FRAME_LEN] [MEMBERS] [SECONDS]
-//!
-//! If FANPCAP_DPDK_PLUGIN names the plugin for DPDK, the packets come from its device `net_null0`,
-//! whose buffers are filled once. A fourth number is how many buffers the thread keeps: with 0, all
-//! 8191 buffers are used in turn, with 256 some of them again and again.
 #![allow(
     clippy::print_stdout,
     reason = "an example's output is for the terminal"
@@ -15,13 +11,11 @@
 use anyhow::{Context, Result, ensure};
 use fanpcap_buckets::layout::{BUCKETS, OWNERS, RANK_COUNT, RANKS, SIZE};
 use fanpcap_buckets::{Share, Slot, plan};
-use fanpcap_dpdk::{DeviceName, EalOptions, Plugin, PortOptions};
 use fanpcap_gen::{Description, Lengths};
 use fanpcap_linux::file::sealed;
 use fanpcap_linux::process::cpu::pin;
 use fanpcap_linux::wait::clock::{monotonic_ns, realtime_offset_ns, thread_cpu_ns};
 use fanpcap_poll::{PoolFile, PoolKind, PoolSize};
-use fanpcap_poller::dpdk;
 use fanpcap_poller::{
     Burst, FanOut, MemberSlot, NewGroup, Packet, Source, SourceCounts, SourceError, Wants,
 };
@@ -87,7 +81,6 @@ fn main() -> Result<()> {
     let mut numbers = std::env::args().skip(1).map(|it| it.parse::<u64>());
     let mut number = |otherwise| numbers.next().unwrap_or(Ok(otherwise));
     let (len, members, seconds) = (number(60)?, number(1)?, number(2)?);
-    let cache = number(0)?;
     let description = Description {
         flows: 4096,
         lengths: Lengths::Fixed(u16::try_from(len)?),
@@ -113,8 +106,8 @@ fn main() -> Result<()> {
     let is_over = AtomicBool::new(false);
     let (poller_ns, read, reader_ns) = thread::scope(|scope| {
         let reader = scope.spawn(|| read(&mut pools, &is_over));
-        let polled = source(frames, len, cache)
-            .and_then(|mut source| poll(&mut fan_out, &mut *source, seconds));
+        let mut source = Endless { frames, at: 0 };
+        let polled = poll(&mut fan_out, &mut source, seconds);
         is_over.store(true, Ordering::Relaxed);
         let (read, reader_ns) = reader.join().ok().context("the reader")??;
         anyhow::Ok((polled?, read, reader_ns))
@@ -157,35 +150,6 @@ fn group(slots: &[u8]) -> Result<NewGroup> {
         user: 0,
         filter: None,
     })
-}
-
-/// The frames in ordinary memory, or in the buffers of a device of DPDK.
-fn source(frames: Vec<Vec<u8>>, len: u64, cache: u64) -> Result<Box<dyn Source>> {
-    let Some(plugin) = std::env::var_os("FANPCAP_DPDK_PLUGIN") else {
-        return Ok(Box::new(Endless { frames, at: 0 }));
-    };
-    let eal = Plugin::load(plugin.as_ref())?.begin(&EalOptions {
-        ordinary_mib: Some(128),
-        has_pci: false,
-        cpu: 0,
-        prefix: "fanpcap-rate".to_owned(),
-        more: Vec::new(),
-    })?;
-    let name = DeviceName::parse(&format!("net_null0,size={len}"))?;
-    let options = PortOptions {
-        queues: 1,
-        descriptors: 4096,
-        buffers: 8191,
-        cache: u32::try_from(cache)?,
-        mtu: 1500,
-    };
-    let mut source = dpdk::open_with(eal, &name, options)?.sources.remove(0);
-    let mut next = frames.iter().cycle();
-    source.fill(|buffer| {
-        let frame = next.next().map_or(&[][..], |it| it);
-        buffer[..frame.len()].copy_from_slice(frame);
-    });
-    Ok(Box::new(source))
 }
 
 /// Polls for some seconds. Returns the CPU time.
