@@ -69,9 +69,8 @@ fn ring(plan: &Plan) -> Option<u64> {
 /// # Errors
 /// Why this process can't use the poller, and what to do.
 fn poller(engine: Driver, device: &str) -> Result<u32, String> {
-    let base = device.split(':').next().unwrap_or(device);
-    let socket = format!("{engine}:{base}");
-    fanpcap_snapshot::poller(engine.name(), base)
+    let socket = format!("{engine}:{device}");
+    fanpcap_snapshot::poller(engine.name(), device)
         .map_err(|error| unreachable(&socket, &error).to_string())
 }
 

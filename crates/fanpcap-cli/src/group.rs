@@ -12,7 +12,7 @@ use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained};
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::wait::clock;
-use fanpcap_snapshot::{Device, OfPoller, Snapshot, Socket, Source};
+use fanpcap_snapshot::{Device, OfPoller, Snapshot, Socket, Source, shown_name};
 use fanpcap_terminal::{group_number, seconds, streams};
 
 use shown::{Shown, Slot};
@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let snapshot = source
         .map_err(|error| without_device(error, device.as_deref()))?
         .take()?;
+    let device = device.map(|it| shown_name(&it).to_owned());
     let asked = device.clone();
     let (Some(device), Some(number)) = (device, number) else {
         ensure!(

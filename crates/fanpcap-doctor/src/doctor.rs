@@ -19,6 +19,7 @@ mod groups;
 pub(crate) mod long_packets;
 mod nic;
 mod device;
+mod engine;
 mod settings;
 mod library;
 mod program;
@@ -28,6 +29,7 @@ mod user;
 mod text;
 
 use cluster::Node;
+pub(crate) use facts::is_no_interface;
 use finding::Finding;
 pub use library::other_library;
 use library::{Loads, Program};
@@ -156,7 +158,7 @@ mod tests {
     /// The manual's page of the findings.
     const PAGE: &str = include_str!("../../../docs/doctor.md");
 
-    const SOURCES: [&str; 8] = [
+    const SOURCES: [&str; 9] = [
         include_str!("doctor/machine.rs"),
         include_str!("doctor/limits.rs"),
         include_str!("doctor/privileges.rs"),
@@ -165,6 +167,7 @@ mod tests {
         include_str!("doctor/nic.rs"),
         include_str!("doctor/settings.rs"),
         include_str!("doctor/library.rs"),
+        include_str!("doctor/engine.rs"),
     ];
 
     /// The strings that follow `before` in a source.
@@ -190,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_a_users_doctor_may_find_is_what_concerns_the_caller() {
-        let [_, limits, privileges, _, _, _, settings, library] = SOURCES;
+        let [_, limits, privileges, _, _, _, settings, library, _] = SOURCES;
         let mut found = names(&[limits, privileges, settings, library]);
         // This finding is about running applications, which doctor examines as root, not as the
         // user.

@@ -10,7 +10,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use fanpcap::overview::Overview;
@@ -24,10 +24,10 @@ use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
 use fanpcap_pcap::compile_expression;
-use fanpcap_snapshot::{Socket, Source};
+use fanpcap_snapshot::{Socket, Source, device_of};
 use fanpcap_terminal::{DeviceArgument, streams};
 
-use crate::doctor::long_packets;
+use crate::doctor::{is_no_interface, long_packets};
 use adapt::Which;
 use measure::Measured;
 use text::say;
@@ -108,7 +108,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Some(name) = arguments.device.name() else {
         return put_back::all();
     };
-    let device = Device::open(name)?;
+    ensure!(
+        !is_no_interface(name),
+        "{name} is no network interface, and has no settings of the kernel: 'fanpcap poller' sets \
+         its queues and CPUs (--queues, --cpus)"
+    );
+    let device = Device::open(device_of(name))?;
     if arguments.restore {
         return put_back::one(&device);
     }

@@ -10,6 +10,7 @@ mod abi;
 mod name;
 mod system;
 mod plugin;
+mod place;
 mod eal;
 mod port;
 mod stamps;

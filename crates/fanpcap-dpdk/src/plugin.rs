@@ -25,6 +25,8 @@ pub enum LoadError {
     NoPlugin(PathBuf),
     /// The plugin has another version of the interface.
     Version(PathBuf, u32),
+    /// The process has raised privileges, and others than root can change this part of the path.
+    Untrusted(PathBuf, PathBuf),
 }
 
 impl fmt::Display for LoadError {
@@ -48,6 +50,13 @@ impl fmt::Display for LoadError {
                 "the plugin {} has version {its} of the interface, this poller has version \
                  {VERSION}: install fanpcap and fanpcap-dpdk of the same version",
                 path.display()
+            ),
+            Self::Untrusted(path, part) => write!(
+                f,
+                "the plugin {} is not trusted, because the poller has raised privileges, and \
+                 others than root can change {}",
+                path.display(),
+                part.display()
             ),
         }
     }

@@ -1,5 +1,6 @@
 //! Why a ring can't be opened, and what to install.
 
+use crate::functions;
 use std::error::Error;
 use std::path::Path;
 use std::{fmt, io};
@@ -46,6 +47,18 @@ impl Error for OpenError {
 
 /// The directory that the module makes in each network namespace.
 const LOADED: &str = "/proc/net/pf_ring";
+
+/// Checks that the machine has PF_RING's library and module. Opens no ring.
+///
+/// # Errors
+/// [`OpenError::Library`] or [`OpenError::Module`].
+pub fn check() -> Result<(), OpenError> {
+    functions::load().map_err(OpenError::Library)?;
+    match Path::new(LOADED).exists() {
+        true => Ok(()),
+        false => Err(OpenError::Module),
+    }
+}
 
 impl OpenError {
     /// The error of a function that has set errno.

@@ -9,5 +9,5 @@ mod functions;
 mod error;
 mod ring;
 
-pub use error::OpenError;
+pub use error::{OpenError, check};
 pub use ring::{Counts, Handle, Options, Received, Receiver, open};

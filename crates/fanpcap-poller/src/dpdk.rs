@@ -73,7 +73,15 @@ const CACHE: u32 = 256;
 const MTU: u32 = 9216;
 
 /// MiB of memory that a queue takes.
-pub const QUEUE_MIB: u32 = 32;
+const QUEUE_MIB: u32 = 32;
+
+/// MiB of memory for DPDK itself, and for frames to send.
+const OF_DPDK_MIB: u32 = 64;
+
+/// MiB of memory that DPDK takes for so many queues.
+pub fn memory_mib(queues: u32) -> u32 {
+    queues.saturating_mul(QUEUE_MIB).saturating_add(OF_DPDK_MIB)
+}
 
 /// Takes the packets of a device, from now on, by so many receive queues.
 ///

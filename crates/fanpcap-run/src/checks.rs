@@ -41,7 +41,8 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
         let name = arguments::plain(given).unwrap_or_default();
         ensure!(
             exists(&name),
-            "-i {given}: there is no such device here; the devices here are: {}",
+            "-i {given}: there is no such device here{}; the devices here are: {}",
+            unserved(engine_of(given), &name),
             there_are()
         );
         let (program, _) = command.split_at(1.min(command.len()));
@@ -64,11 +65,29 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
             && !rest.iter().any(|word| word == "-r");
         ensure!(
             !(is_here && is_device),
-            "the copies would capture on {name}, but there is no device {name} here; the devices here are: {}",
+            "the copies would capture on {name}, but there is no device {name} here{}; the devices here are: {}",
+            unserved(arguments::named_engine(command, name), name),
             there_are()
         );
     }
     Ok(device)
+}
+
+/// The engine before the device.
+fn engine_of(device: &str) -> Option<Driver> {
+    Driver::named(device.split_once(':')?.0)
+}
+
+/// For the message about a device that does not exist: an engine's poller could serve it.
+fn unserved(engine: Option<Driver>, device: &str) -> String {
+    let engine = engine.filter(|it| it.has_poller());
+    let text = |it| {
+        format!(
+            ", and no poller serves {it}:{device} (start one as root: 'fanpcap poller \
+             {it}:{device}')"
+        )
+    };
+    engine.map_or_else(String::new, text)
 }
 
 /// Whether one of the pollers, such as `dpdk:net_ring0`, serves the device. Such a device need not

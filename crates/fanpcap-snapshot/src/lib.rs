@@ -17,7 +17,9 @@ mod source;
 pub use gone::members_wait;
 pub use host_use::HostUse;
 pub use offered::{NO_TIME, NOT_ALLOWED, Offered, STEERED_NOWHERE};
-pub use pollers::{LIMIT as POLLER_LIMIT, device_of, is_pollers, poller, unreachable, view};
+pub use pollers::{
+    LIMIT as POLLER_LIMIT, device_of, is_pollers, poller, shown_name, unreachable, view,
+};
 pub use snapshot::{
     Counts, Device, Group, Library, OfPoller, Process, STALE_SECONDS, Snapshot, Socket, on,
     on_engine, percent, rounded, seconds,

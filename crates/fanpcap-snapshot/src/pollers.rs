@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow, ensure};
 use fanpcap_buckets::Slot;
-use fanpcap_config::driver::Driver;
+use fanpcap_config::driver::{Driver, Kind};
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{Elephant, FinalCounters, Ledger, Leveled, Moved, Place, State, View};
 use fanpcap_linux::netlink::link;
@@ -116,13 +116,35 @@ pub fn poller(engine: &str, device: &str) -> io::Result<u32> {
     Ok(asking.peer()?.pid)
 }
 
-/// The device of a poller's socket, or of the groups of a user there; other names as they are.
+/// The device in the name of a poller's socket, of the groups of a user there, or in the name by
+/// which an application opens the device on an engine; other names as they are.
 pub fn device_of(name: &str) -> &str {
-    let device = split(name).map_or(name, |(_, device)| device);
-    match is_pollers(name) {
-        true => device.split('/').next().unwrap_or_default(),
-        false => device,
+    match split(name) {
+        Some((_, device)) => device.split('/').next().unwrap_or_default(),
+        None => shown_name(name),
     }
+}
+
+/// The name that snapshots have for what an application opens by `name`: the groups on `xdp:eth0`
+/// are those of `eth0`, and the groups on `packet:eth0` are those of the poller's socket.
+pub fn shown_name(name: &str) -> &str {
+    let named = name.split_once(':').filter(|_| split(name).is_none());
+    let named = named.filter(|(engine, _)| Driver::named(engine).is_some());
+    named.map_or(name, |(_, device)| device)
+}
+
+/// Checks that commands see the groups of the device that `name` names.
+///
+/// # Errors
+/// A kernel module shares their packets, and its groups are not shown.
+pub(crate) fn ensure_shown(name: &str) -> Result<()> {
+    let engine = name.split_once(':').and_then(|it| Driver::named(it.0));
+    ensure!(
+        engine.is_none_or(|it| it.kind() != Kind::Library),
+        "a kernel module shares the packets of {name}, and only the module itself shows its groups, \
+         below /proc/net"
+    );
+    Ok(())
 }
 
 /// Asks a poller for its groups.
@@ -399,9 +421,22 @@ mod tests {
             assert!(is_pollers(name), "{name}");
             assert_eq!(device_of(name), "eth0");
         }
-        for name in ["eth0", "xdp:eth0", "eth0:1", "packet"] {
+        for name in ["eth0", "eth0:1", "packet", "nflog:5"] {
             assert!(!is_pollers(name), "{name}");
-            assert_eq!(device_of(name), name);
+            assert_eq!((device_of(name), shown_name(name)), (name, name));
         }
+    }
+
+    #[test]
+    fn a_device_on_an_engine_has_the_devices_name_or_that_of_the_pollers_socket() {
+        for name in ["xdp:eth0", "pfq:eth0", "tpacket:eth0", "pfring:eth0"] {
+            assert!(!is_pollers(name), "{name}");
+            assert_eq!((device_of(name), shown_name(name)), ("eth0", "eth0"));
+        }
+        let name = "dpdk:0000:3b:00.0";
+        assert_eq!((device_of(name), shown_name(name)), (&name[5..], name));
+        assert!(ensure_shown("xdp:eth0").is_ok() && ensure_shown("eth0").is_ok());
+        let error = ensure_shown("pfring:eth0").unwrap_err().to_string();
+        assert!(error.contains("pfring:eth0"), "{error}");
     }
 }

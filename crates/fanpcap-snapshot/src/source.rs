@@ -40,12 +40,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source for one device, or for all devices that have packet sockets.
+    /// A source for one device, or for all devices that have packet sockets. The device may be
+    /// named as applications name it, with an engine.
     ///
     /// # Errors
-    /// The device does not exist. The error says how many members wait for which device that is
+    /// The device does not exist, or its engine shows no groups. The error says how many members wait for which device that is
     /// gone.
     pub fn new(device: Option<&str>) -> Result<Self> {
+        device.map_or(Ok(()), pollers::ensure_shown)?;
+        let device = device.map(pollers::shown_name);
         let is_device = |name: &&str| *name != ANY && !pollers::is_pollers(name);
         if let Some(name) = device.filter(is_device) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;

@@ -29,6 +29,8 @@ pub struct Entry {
     pub explained: Explained,
     /// Whether the network device exists.
     pub is_there: bool,
+    /// The device that an engine opens: for a virtual device, the device that it is on.
+    pub base: String,
     /// The mode that a handle gets if the settings give none.
     pub default: Option<DefaultMode>,
 }
@@ -143,6 +145,7 @@ fn seen(mut explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>)
     let overridden = overridden(&explained);
     explained.ignored.extend(overridden);
     Entry {
+        base: base.unwrap_or(&explained.device).to_owned(),
         default,
         explained,
         is_there,

@@ -32,7 +32,7 @@ fn device(seen: &Entry) -> Value {
     let origins = &explained.origins;
     let polled = plan.and_then(|plan| plan.polled.as_ref());
     let poller = polled.filter(|it| it.engine.has_poller());
-    let poller = poller.map(|it| super::poller(it.engine, &explained.device));
+    let poller = poller.map(|it| super::poller(it.engine, &seen.base));
     let number = |group: Group| match group {
         Group::Number(number) => Some(number),
         Group::New => None,

@@ -94,7 +94,7 @@ fn one(page: &mut String, device: &Entry) {
     }
     if let Some(polled) = &plan.polled {
         if polled.engine.has_poller() {
-            poller(page, polled.engine, &device.explained.device);
+            poller(page, polled.engine, &device.base);
         }
         sent_packets(page, polled.outgoing);
     }

@@ -5,17 +5,14 @@ use fanpcap_dpdk::{
     Bus, DeviceName, Eal, EalOptions, Facts, Plugin, arguments_for, check_pci, free_huge_bytes,
 };
 use fanpcap_gen::{Description, Lengths};
-use fanpcap_linux::file::directory::others_may_write;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
-use fanpcap_linux::process::{capabilities, is_secure};
+use fanpcap_linux::process::capabilities;
 use fanpcap_poller::Sender;
-use fanpcap_poller::dpdk::{self, DpdkSource, QUEUE_MIB, open};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use fanpcap_poller::dpdk::{self, DpdkSource, memory_mib, open};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
-use std::{env, fs};
 
 use super::place::Place;
 
@@ -111,12 +108,7 @@ impl Dpdk {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn begin(names: &[&DeviceName], start: &Start, queues: u32, cpu: usize) -> Result<Dpdk> {
-    let path = plugin()?;
-    // Any user can link a command with file capabilities to a directory of his own.
-    if is_secure() && path.exists() {
-        ensure_roots(&path)?;
-    }
-    let plugin = Plugin::load(&path)?;
+    let plugin = Plugin::find()?;
     if !start.ordinary_memory {
         ensure!(
             free_huge_bytes(Path::new(SYS)) > 0,
@@ -161,52 +153,6 @@ fn filled(eal: Eal, name: &DeviceName, queues: u16, len: u16) -> Result<dpdk::Op
 }
 
 const FILLED_FLOWS: u32 = 4096;
-
-/// MiB of memory for so many queues.
-fn memory_mib(queues: u32) -> u32 {
-    queues.saturating_mul(QUEUE_MIB).saturating_add(OF_DPDK_MIB)
-}
-
-/// MiB of memory for DPDK itself, and for frames to send.
-const OF_DPDK_MIB: u32 = 64;
-
-/// The plugin's file: beside the command in the build tree, or in PREFIX/libexec. A variable may
-/// name another one.
-fn plugin() -> Result<PathBuf> {
-    if let Some(path) = env::var_os(VARIABLE).filter(|_| !is_secure()) {
-        return Ok(path.into());
-    }
-    let command = env::current_exe().context("where this command is")?;
-    // A link to the command may be elsewhere.
-    let command = fs::canonicalize(&command).unwrap_or(command);
-    let directory = command.parent().context("where this command is")?;
-    let places = [
-        directory.join(FILE),
-        directory.join("../libexec/fanpcap").join(FILE),
-    ];
-    let [_, installed] = &places;
-    let found = places.iter().find(|it| it.exists());
-    let found = found.unwrap_or(installed);
-    Ok(fs::canonicalize(found).unwrap_or_else(|_| found.clone()))
-}
-
-/// Checks that only root can change a file or put another one in its place. The path has no links.
-fn ensure_roots(path: &Path) -> Result<()> {
-    for part in path.ancestors() {
-        let shown = part.display();
-        let about = fs::metadata(part).with_context(|| shown.to_string())?;
-        ensure!(
-            about.uid() == 0 && !others_may_write(&about),
-            "the plugin {} is not trusted, because the poller has raised privileges, and others \
-             than root can change {shown}",
-            path.display()
-        );
-    }
-    Ok(())
-}
-
-const FILE: &str = "fanpcap-dpdk.so";
-const VARIABLE: &str = "FANPCAP_DPDK_PLUGIN";
 
 /// How packets come, for the line about a device that is served.
 fn way(version: &str, facts: &Facts, queues: u16) -> String {
@@ -262,17 +208,6 @@ pub(super) fn ensure_used(start: &Start, places: &[Place]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_that_others_can_replace_is_not_trusted() {
-        ensure_roots(Path::new("/etc/passwd")).unwrap();
-        // Anybody can make a file in /tmp.
-        let scratch = fanpcap_testkit::Scratch::new().unwrap();
-        let file = scratch.file("plugin.so");
-        fs::write(&file, "").unwrap();
-        let error = ensure_roots(&file).unwrap_err().to_string();
-        assert!(error.contains("is not trusted"), "{error}");
-    }
 
     #[test]
     fn the_line_names_packets_that_are_cut() {

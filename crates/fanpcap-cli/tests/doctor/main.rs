@@ -4,6 +4,7 @@
 
 mod asked;
 mod devices;
+mod engines;
 mod members;
 mod settings;
 mod privileges;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+mod doctored;
 mod dpdk;
 mod dpdk_long;
 mod ends;

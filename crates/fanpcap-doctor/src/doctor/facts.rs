@@ -13,10 +13,12 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
 use fanpcap_nic::plan::{self, Wishes};
-use fanpcap_snapshot::{Snapshot, Socket, Source, device_of};
+use fanpcap_poller::kind::SourceKind;
+use fanpcap_snapshot::{Snapshot, Socket, Source, device_of, shown_name};
 
 use super::cluster::Cluster;
 use super::device::{self, Device};
+use super::engine::{self, Lack};
 use super::finding::{Finding, in_order};
 use super::groups::{self, Group};
 use super::library::Library;
@@ -46,6 +48,8 @@ pub(super) struct Facts {
     /// The groups of the network namespace.
     pub(super) groups: Vec<Group>,
     pub(super) library: Library,
+    /// What the engine of the named device lacks.
+    pub(super) lacks: Vec<Lack>,
     /// The CPUs that doctor may run on.
     pub(super) cpus: Vec<usize>,
     /// The kernel's version.
@@ -97,6 +101,10 @@ pub(super) fn read(
     let mut waiting = now.snapshot.waiting.clone();
     waiting.retain(|name, _| asked.is_none_or(|asked| asked == name));
     let settings = Settings::read(asked, &awaited, index);
+    // A default engine applies to every device.
+    let unserved = settings.unserved.iter().filter(|_| asked.is_some());
+    let lacks = unserved.flat_map(|(engine, it)| engine::lacks(*engine, it, &now.links, root));
+    let lacks = lacks.collect();
     let library = Library::read(program, &now.snapshot, &settings.wanted);
     let mut groups = groups::groups(&before.snapshot, &now.snapshot);
     for group in &mut groups {
@@ -115,6 +123,7 @@ pub(super) fn read(
         settings,
         groups,
         library,
+        lacks,
         cpus: cpu::cpus().unwrap_or_default(),
         kernel,
         irqbalance: nic::irqbalance().map(|pid| banned(root, pid)),
@@ -123,12 +132,19 @@ pub(super) fn read(
 
 /// Fails if the named device does not exist. If members wait for this device, doctor reports them.
 fn check_exists(asked: Option<&str>, look: &Look) -> Result<()> {
+    let asked = asked.filter(|name| !is_no_interface(name));
     let is_awaited = asked.is_some_and(|name| look.snapshot.waiting.contains_key(name));
     // Whether a device has its poller is a question of the settings.
     match Source::new(asked.map(device_of)) {
         Err(error) if !is_awaited => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Whether the name has an engine whose devices are no network interfaces.
+pub(crate) fn is_no_interface(name: &str) -> bool {
+    let engine = name.split_once(':').map_or(name, |(engine, _)| engine);
+    SourceKind::named(engine).is_some_and(|kind| !kind.has_interface())
 }
 
 /// The named device, or else the devices with packet sockets.
@@ -187,7 +203,9 @@ impl Facts {
     /// The problems, worst first.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let caller = self.of_user.clone();
-        let mut all = caller.unwrap_or_else(|| self.findings_of_caller());
+        // A poller that is missing can be started only when its engine has what it needs.
+        let mut all: Vec<Finding> = self.lacks.iter().map(Lack::finding).collect();
+        all.extend(caller.unwrap_or_else(|| self.findings_of_caller()));
         all.extend(self.library.findings_of_others());
         let waiting = self.waiting.iter();
         all.extend(waiting.map(|(device, &members)| device::gone(device, members)));
@@ -207,9 +225,11 @@ impl Facts {
         let Settings { wanted, on_xdp, .. } = &self.settings;
         let mut all = self.settings.findings();
         let wants_xdp = !on_xdp.is_empty();
-        all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
+        let needs = self.settings.needs();
+        all.extend(self.privileges.and_then(|it| it.findings(needs)));
         all.extend(self.limits.findings(wants_xdp));
-        all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
+        let needs_library = wants_xdp || needs.library || needs.nothing || !wanted.is_empty();
+        all.extend(self.library.findings(needs_library));
         // A default group applies to every device, so the groups of the settings are checked only
         // if the user named a device.
         let meant = wanted.iter().filter(|_| self.asked.is_some());
@@ -248,7 +268,8 @@ impl Facts {
     /// no group uses the device and the settings name none. Findings judge only the present use.
     pub(super) fn for_a_group(&self) -> Option<String> {
         let name = self.asked.as_ref()?;
-        let device = self.devices.iter().find(|it| it.link.name == *name)?;
+        let name = shown_name(name);
+        let device = self.devices.iter().find(|it| it.link.name == name)?;
         let is_used = self.groups.iter().any(|it| self.is_looked_at(it));
         let mut wanted = self.settings.wanted.iter();
         if is_used || wanted.any(|it| it.ifindex == device.link.index) {
@@ -276,10 +297,10 @@ impl Facts {
 
     /// What doctor examined, in words. `user` is the value of --user.
     pub(super) fn looked_at(&self, user: Option<&str>) -> String {
-        let names: Vec<&str> = self
-            .devices
-            .iter()
-            .map(|it| it.link.name.as_str())
+        let names = self.devices.iter().map(|it| it.link.name.as_str());
+        let asked = self.asked.as_deref();
+        let names: Vec<&str> = names
+            .chain(asked.filter(|it| is_no_interface(it)))
             .collect();
         let rest = match user {
             None => "settings, library, privileges, this machine".to_owned(),
@@ -307,8 +328,9 @@ impl Facts {
 
     fn is_looked_at(&self, group: &Group) -> bool {
         self.asked
-            .as_ref()
-            .is_none_or(|asked| group.device == *asked || device_of(&group.device) == *asked)
+            .as_deref()
+            .map(shown_name)
+            .is_none_or(|asked| group.device == asked || device_of(&group.device) == asked)
     }
 }
 
@@ -324,6 +346,10 @@ mod tests {
         assert!(facts.looked_at(Some("ada")).starts_with(&none));
         facts.asked = Some("eth9".to_owned());
         assert!(facts.looked_at(None).ends_with("; there is no device eth9"));
+        facts.asked = Some("dpdk:net_null0".to_owned());
+        let one = "dpdk:net_null0 (groups: 0, members: 0), settings";
+        assert!(facts.looked_at(None).starts_with(one));
+        facts.asked = Some("xdp:eth0".to_owned());
         facts.devices.push(Device::default());
         facts.devices[0].link.name = "eth0".to_owned();
         let one = format!("eth0 (groups: 0, members: 0), this machine; {as_user}");

@@ -16,6 +16,18 @@ pub(super) struct Privileges {
     pub(super) user: u32,
 }
 
+/// The privileges that handles need in addition to those of packet sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// The settings ask for the XDP engine.
+    pub(super) xdp: bool,
+    /// The settings, or the device's name, ask for an engine whose packets come from a library of
+    /// others.
+    pub(super) library: bool,
+    /// All handles get their packets from pollers: they need no privilege.
+    pub(super) nothing: bool,
+}
+
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_BPF: u32 = 39;
@@ -39,15 +51,24 @@ impl Privileges {
         bit(capability) || (capability == CAP_BPF && bit(CAP_SYS_ADMIN))
     }
 
-    /// The finding that a capability is missing. `wants_xdp` says whether the settings ask for the
-    /// XDP engine.
-    pub(super) fn findings(self, wants_xdp: bool) -> Option<Finding> {
+    /// The finding that a capability is missing.
+    pub(super) fn findings(self, needs: Needs) -> Option<Finding> {
+        if needs.nothing {
+            return None;
+        }
         if !self.has(CAP_NET_RAW) {
             let told = [
                 "this user may not capture: CAP_NET_RAW is missing",
                 "captures that the user starts get an error",
             ];
             return Some(self.finding("no-cap-net-raw", Effect::Refuses, told));
+        }
+        if needs.library && !self.has(CAP_NET_ADMIN) {
+            let told = [
+                "this user may not open the device on this engine: CAP_NET_ADMIN is missing",
+                "captures that the user starts get an error",
+            ];
+            return Some(self.finding("no-cap-net-admin", Effect::Refuses, told));
         }
         if !self.has(CAP_BPF) {
             let told = [
@@ -58,7 +79,7 @@ impl Privileges {
             ];
             return Some(self.finding("no-cap-bpf", Effect::Distorts, told));
         }
-        if wants_xdp && !self.has(CAP_NET_ADMIN) {
+        if needs.xdp && !self.has(CAP_NET_ADMIN) {
             let told = [
                 "this user may not attach an XDP program: CAP_NET_ADMIN is missing",
                 "captures read packet sockets instead of the XDP engine, which the settings ask for",
@@ -91,12 +112,39 @@ impl Privileges {
 mod tests {
     use super::*;
 
-    fn name(effective: u64, wants_xdp: bool) -> Option<&'static str> {
+    fn found(effective: u64, needs: Needs) -> Option<(&'static str, Effect)> {
         let privileges = Privileges {
             effective: Some(effective),
             user: 1000,
         };
-        privileges.findings(wants_xdp).map(|it| it.name)
+        let found = privileges.findings(needs);
+        found.map(|it| (it.name, it.effect))
+    }
+
+    fn name(effective: u64, xdp: bool) -> Option<&'static str> {
+        let needs = Needs {
+            xdp,
+            ..Needs::default()
+        };
+        found(effective, needs).map(|it| it.0)
+    }
+
+    #[test]
+    fn a_library_of_others_needs_more_and_a_pollers_member_nothing() {
+        let bit = |it: u32| 1_u64 << it;
+        let library = Needs {
+            library: true,
+            ..Needs::default()
+        };
+        let without = bit(CAP_NET_RAW) | bit(CAP_BPF);
+        let expected = Some(("no-cap-net-admin", Effect::Refuses));
+        assert_eq!(found(without, library), expected);
+        assert_eq!(found(without | bit(CAP_NET_ADMIN), library), None);
+        let nothing = Needs {
+            nothing: true,
+            ..library
+        };
+        assert_eq!(found(0, nothing), None);
     }
 
     #[test]
@@ -112,7 +160,11 @@ mod tests {
         );
         assert_eq!(name(both | bit(CAP_NET_ADMIN), true), None);
         let unknown = Privileges::default();
-        assert_eq!(unknown.findings(true), None);
+        let xdp = Needs {
+            xdp: true,
+            ..Needs::default()
+        };
+        assert_eq!(unknown.findings(xdp), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use fanpcap_snapshot::{is_pollers, unreachable};
 
 use super::finding::{Effect, Finding, word};
 use super::groups::Group;
+use super::privileges::Needs;
 
 mod fix;
 
@@ -35,6 +36,10 @@ pub(super) struct Settings {
     pub(super) sent: Vec<String>,
     /// The pollers that this user can't use.
     pub(super) without_poller: Vec<NoPoller>,
+    /// The devices on engines of which no poller runs, or which have no poller.
+    pub(super) unserved: Vec<(Driver, String)>,
+    /// Whether all handles get their packets from pollers, so that they need no privilege.
+    pub(super) are_all_of_pollers: bool,
 }
 
 /// A poller that the settings name, or the caller, and that this user can't use.
@@ -71,11 +76,12 @@ impl Settings {
         ifindex: impl Fn(&str) -> Option<u32>,
     ) -> Self {
         let seen = Overview::read(device, || awaited.to_vec(), &compile_expression);
-        let errors = seen.errors().into_iter().cloned().collect();
+        let errors: Vec<Report> = seen.errors().into_iter().cloned().collect();
         let vain = seen.ignored().into_iter().cloned().collect();
         let (mut wanted, mut on_xdp) = (Vec::new(), Vec::new());
         let (mut stolen, mut sent) = (Vec::new(), Vec::new());
-        let mut without_poller = Vec::new();
+        let (mut without_poller, mut unserved) = (Vec::new(), Vec::new());
+        let mut are_all_of_pollers = errors.is_empty();
         for entry in seen.devices.iter().flatten() {
             let device = &entry.explained.device;
             let Ok(plan) = &entry.explained.plan else {
@@ -86,11 +92,15 @@ impl Settings {
                 stolen.extend((xdp.steal == Steal::Yes).then(|| device.clone()));
                 sent.extend(xdp.outgoing.then(|| device.clone()));
             }
-            let base = device.split(':').next().unwrap_or_default();
+            let base = entry.base.as_str();
             let polled = plan.polled.as_ref();
-            if let Some(polled) = polled.filter(|it| it.engine.has_poller()) {
-                without_poller.extend(NoPoller::of(polled.engine, base, &polled.origin));
-            }
+            let of_poller = polled.filter(|it| it.engine.has_poller());
+            are_all_of_pollers &= of_poller.is_some();
+            let none = of_poller.and_then(|it| NoPoller::of(it.engine, base, &it.origin));
+            let is_unserved = of_poller.is_none() || none.as_ref().is_some_and(NoPoller::is_absent);
+            let engine = polled.filter(|_| is_unserved).map(|it| it.engine);
+            unserved.extend(engine.map(|engine| (engine, base.to_owned())));
+            without_poller.extend(none);
             // The kernel knows no groups of pollers.
             let joined = plan.choice.as_ref().filter(|_| plan.polled.is_none());
             if let Some((joined, ifindex)) = joined.zip(ifindex(base)) {
@@ -105,6 +115,17 @@ impl Settings {
             stolen,
             sent,
             without_poller,
+            unserved,
+            are_all_of_pollers,
+        }
+    }
+
+    /// What handles need that the settings concern.
+    pub(super) fn needs(&self) -> Needs {
+        Needs {
+            xdp: !self.on_xdp.is_empty(),
+            library: self.unserved.iter().any(|(engine, _)| !engine.has_poller()),
+            nothing: self.are_all_of_pollers,
         }
     }
 
@@ -131,6 +152,12 @@ impl NoPoller {
             kind: error.kind(),
             socket,
         })
+    }
+
+    /// Whether no poller runs for the device.
+    fn is_absent(&self) -> bool {
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+        kinds.contains(&self.kind)
     }
 
     fn finding(&self) -> Finding {
