@@ -48,61 +48,63 @@ pub(super) fn lacks(engine: Driver, device: &str, links: &[Link], root: &Path) -
     pfring.into_iter().chain(source).map(lack).collect()
 }
 
-/// What a device of DPDK lacks, and the command that gives it.
+/// What a device of DPDK lacks, and the commands that give it.
 fn of_dpdk(device: &str, sys: &Path) -> Vec<(String, String)> {
-    let list = "dpdk-devbind.py --status    # lists the devices";
     let name = match DeviceName::parse(device) {
         Ok(name) => name,
         Err(error) => {
-            return vec![(
-                format!("DPDK has no device of this name: {error}"),
-                list.to_owned(),
-            )];
+            let what = format!("DPDK has no device of this name: {error}");
+            return vec![(what, LIST.to_owned())];
         }
     };
-    let plugin = Plugin::find()
-        .err()
-        .map(|error| (error.to_string(), of_plugin(&error)));
-    let mib = memory_mib(1);
-    let huge = (free_huge_bytes(sys) == 0).then(|| {
-        let huge = format!("sysctl vm.nr_hugepages={}", mib / 2);
-        let fix = match name.bus() {
-            Bus::Pci => format!("{huge}    # {mib} MiB, where huge pages have 2 MiB"),
-            Bus::Vdev => format!("{huge}    # or start the poller with --no-huge"),
-        };
-        ("DPDK needs huge pages, and none is free".to_owned(), fix)
-    });
+    let plugin = Plugin::find().err();
+    let plugin = plugin.map(|error| (error.to_string(), of_plugin(&error)));
+    let huge = (free_huge_bytes(sys) == 0).then(|| of_huge_pages(name.bus()));
     let is_pci = name.bus() == Bus::Pci;
-    let driver = is_pci
-        .then(|| check_pci(sys, name.name()))
-        .and_then(Result::err);
-    let driver = driver.map(|error| {
-        let fix = match &error {
-            PciError::Missing(_) => list.to_owned(),
-            _ => format!("dpdk-devbind.py --bind=vfio-pci {}", name.name()),
-        };
-        (error.to_string(), fix)
-    });
+    let driver = is_pci.then(|| check_pci(sys, name.name()));
+    let driver = driver.and_then(Result::err).map(of_pci);
     plugin.into_iter().chain(huge).chain(driver).collect()
 }
 
+/// The command that lists DPDK's devices.
+const LIST: &str = "dpdk-devbind.py --status    # lists the devices";
+
 /// The command that gives the machine a plugin that can be loaded.
 fn of_plugin(error: &LoadError) -> String {
-    match error {
-        LoadError::Missing(_) => "apt-get install fanpcap-dpdk    # in the source tree: make dpdk",
-        LoadError::Untrusted(..) => {
-            "sudo fanpcap poller ...    # as root, without file capabilities"
+    let is_missing = matches!(error, LoadError::Missing(_));
+    let fix = match is_missing {
+        true => "apt-get install fanpcap-dpdk    # in the source tree: make dpdk",
+        false => "apt-get install --reinstall fanpcap fanpcap-dpdk",
+    };
+    fix.to_owned()
+}
+
+fn of_huge_pages(bus: Bus) -> (String, String) {
+    let mib = memory_mib(1);
+    let note = match bus {
+        Bus::Pci => format!("{mib} MiB, where huge pages have 2 MiB"),
+        Bus::Vdev => "or start the poller with --no-huge".to_owned(),
+    };
+    let fix = format!("sysctl vm.nr_hugepages={}    # {note}", mib / 2);
+    ("DPDK needs huge pages, and none is free".to_owned(), fix)
+}
+
+fn of_pci(error: PciError) -> (String, String) {
+    let fix = match &error {
+        PciError::Missing(_) => LIST.to_owned(),
+        PciError::NoDriver(address) | PciError::Kernel(address, _) => {
+            format!("dpdk-devbind.py --bind=vfio-pci {address}")
         }
-        _ => "apt-get install --reinstall fanpcap fanpcap-dpdk",
-    }
-    .to_owned()
+    };
+    (error.to_string(), fix)
 }
 
 /// What the machine lacks of PF_RING, and the command that gives it.
 fn of_pfring(error: PfringError) -> (String, String) {
-    let fix = match error {
-        PfringError::Library(_) => "apt-get install pfring    # of packages.ntop.org",
-        _ => "modprobe pf_ring    # the module is in the package pfring-dkms of packages.ntop.org",
+    let has_library = !matches!(error, PfringError::Library(_));
+    let fix = match has_library {
+        true => "modprobe pf_ring    # of the package pfring-dkms of packages.ntop.org",
+        false => "apt-get install pfring    # of packages.ntop.org",
     };
     (error.to_string(), fix.to_owned())
 }
@@ -116,11 +118,14 @@ fn of_source(kind: SourceKind, link: &Link) -> Option<(String, String)> {
         Err(OpenError::Gone | OpenError::Down | OpenError::Privilege { .. }) => return None,
         Err(error) => error,
     };
-    let fix = match error {
-        OpenError::Queues(..) => format!("ethtool -l {name}    # -L sets fewer queues"),
-        OpenError::NotEthernet => format!("tcpdump -n -i {name}    # packet sockets capture there"),
-        OpenError::Told(_) => "modprobe netmap    # after its module was built".to_owned(),
-        _ => format!("fanpcap poller packet:{name}    # as root, for packet:{name}"),
+    let fix = if matches!(error, OpenError::Queues(..)) {
+        format!("ethtool -l {name}    # -L sets fewer queues")
+    } else if matches!(error, OpenError::NotEthernet) {
+        format!("tcpdump -n -i {name}    # packet sockets capture there")
+    } else if kind == SourceKind::Netmap && matches!(error, OpenError::Told(_)) {
+        "modprobe netmap    # after its module was built".to_owned()
+    } else {
+        format!("fanpcap poller packet:{name}    # as root, for packet:{name}")
     };
     Some((error.to_string(), fix))
 }
