@@ -93,11 +93,11 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
             activate_silently(p)
         }
     };
-    match (status, &plan.choice) {
-        (PERM_DENIED, _) if plan.polled.is_some() => {
-            p.fail(&polled::not_permitted(&p.error()));
+    match (status, &plan.polled, &plan.choice) {
+        (PERM_DENIED, Some(asked), _) => {
+            p.fail(&polled::not_permitted(asked.engine, &p.error()));
         }
-        (PERM_DENIED, Some(choice)) => {
+        (PERM_DENIED, None, Some(choice)) => {
             let is_steered = choice.steering.is_some() && !choice.is_default;
             let reason = p.error();
             p.fail(&choice.blame(&JoinError::NotPermitted { reason, is_steered }));

@@ -7,6 +7,7 @@ use crate::plan::Plans;
 use crate::several::{Failed, each, note_live, take_over};
 use crate::warnings::warn;
 use fanpcap_config::device::ANY;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{Group, GroupChoice, Plan, Polled};
 use fanpcap_group::join::{JoinError, NO_POLLER, SILENT_POLLER};
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -32,8 +33,12 @@ pub fn one_protocol(engine: &str) -> String {
 
 /// The error of a process that may open no packet socket, not even one that receives nothing.
 /// `reason` is the error of the system's library.
-pub fn not_permitted(reason: &str) -> String {
-    format!("{reason}: a handle of a poller needs CAP_NET_RAW or user namespaces")
+pub fn not_permitted(engine: Driver, reason: &str) -> String {
+    match engine.has_poller() {
+        true => format!("{reason}: a handle of a poller needs CAP_NET_RAW or user namespaces"),
+        // A kernel module of others checks the same privileges when it opens the device.
+        false => format!("{reason}: the engine {engine} needs CAP_NET_RAW and CAP_NET_ADMIN"),
+    }
 }
 
 /// The error of pcap_inject(3PCAP) on a handle that has no packet socket on its device,

@@ -281,7 +281,7 @@ fn of_pollers() -> BTreeMap<String, String> {
         ("poller-mixed", fanpcap::polled::mixed("packet")),
         (
             "poller-needs-user-namespaces",
-            fanpcap::polled::not_permitted("socket: Operation not permitted"),
+            fanpcap::polled::not_permitted(engine("packet"), "socket: Operation not permitted"),
         ),
         ("poller-sends-nothing", fanpcap::polled::NOT_SENT.to_owned()),
         (
@@ -291,6 +291,10 @@ fn of_pollers() -> BTreeMap<String, String> {
     ];
     let of_handles = of_handles.map(|(name, text)| (name.to_owned(), text));
     all.into_iter().chain(of_handles).collect()
+}
+
+fn engine(name: &str) -> Driver {
+    Driver::named(name).unwrap()
 }
 
 /// The error of a handle for which PF_RING opens no ring.

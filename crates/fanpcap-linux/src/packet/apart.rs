@@ -50,12 +50,17 @@ fn in_own_namespace() -> io::Result<OwnedFd> {
 /// Opens a packet socket of this `kind` (`SOCK_*`) in a new network namespace, whose loopback
 /// device is up. Nothing else is in this namespace, which ends with the socket. A child process
 /// makes both in a user namespace of its own, and ends before this function returns. The
-/// application gets no signal from it.
+/// application gets no signal from it. Where processes may not make user namespaces, as in a
+/// chroot(2) (`create_user_ns()`), a process with CAP_SYS_ADMIN makes the network namespace alone.
 ///
 /// # Errors
-/// `EPERM` or `ENOSPC` where processes may not make user namespaces; other errors of clone(2) and
-/// socket(2).
+/// `EPERM` or `ENOSPC` where this process may make neither; other errors of clone(2) and socket(2).
 pub fn open(kind: c_int) -> io::Result<OwnedFd> {
+    open_by(libc::CLONE_NEWUSER, kind).or_else(|error| open_by(0, kind).map_err(|_| error))
+}
+
+/// As [`open`], in a child with these further namespaces.
+fn open_by(more: c_int, kind: c_int) -> io::Result<OwnedFd> {
     // The child shares this thread's memory, so it must not run a signal handler.
     let _signals = Blocked::new();
     let mut stack = vec![0_u128; STACK_LEN / mem::size_of::<u128>()];
@@ -68,7 +73,7 @@ pub fn open(kind: c_int) -> io::Result<OwnedFd> {
     // CLONE_VFORK: this thread waits until the child has ended. CLONE_FILES: the child's socket is
     // a descriptor of this process, too. No signal is sent when the child ends.
     let shared = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
-    let flags = shared | libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
+    let flags = shared | libc::CLONE_NEWNET | more;
     // SAFETY: `make` gets a stack and a struct of its own, which live until the child has ended.
     let child = unsafe { libc::clone(make, top, flags, (&raw mut making).cast()) };
     check(child)?;
@@ -121,6 +126,7 @@ mod tests {
     use super::*;
     use crate::packet::{self, Address, ETH_P_ALL};
     use crate::process;
+    use std::thread;
 
     #[test]
     fn only_a_missing_privilege_or_a_device_that_is_down_calls_for_a_socket_apart() {
@@ -162,5 +168,23 @@ mod tests {
         let sent = crate::packet::inject::send(socket.as_fd(), &frame);
         assert!(sent.is_ok() || interface::index("lo").is_none(), "{sent:?}");
         assert!(may_open() || process::effective_user() != 0);
+    }
+
+    /// The kernel makes no user namespace for a process whose root directory was changed.
+    #[test]
+    #[ignore = "needs root: chroot"]
+    fn root_gets_a_socket_where_no_user_namespaces_can_be_made() {
+        let in_chroot = thread::spawn(|| {
+            // SAFETY: takes plain numbers. This thread has its own root directory from now on.
+            check(unsafe { libc::unshare(libc::CLONE_FS) }).unwrap();
+            // SAFETY: the path is a C string that lives through the call.
+            check(unsafe { libc::chroot(c"/proc".as_ptr()) }).unwrap();
+            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+            let error = open_by(libc::CLONE_NEWUSER, kind).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+            open(kind)
+        });
+        let socket = in_chroot.join().unwrap().unwrap();
+        assert!(packet::is_packet_socket(socket.as_fd()).unwrap());
     }
 }

@@ -107,6 +107,17 @@ fn a_missing_privilege_is_not_blamed_on_the_steering_program() {
     }
 }
 
+/// The engine has no poller, and user namespaces do not help.
+#[test]
+fn a_missing_privilege_of_pf_ring_is_told() {
+    let world = World::default();
+    let p = world.open("pfring:fx0", Some(""));
+    p.change(|state| state.activate = (PERM_DENIED, "socket: no"));
+    assert_eq!(activate(p), PERM_DENIED);
+    let text = "socket: no: the engine pfring needs CAP_NET_RAW and CAP_NET_ADMIN";
+    assert_eq!(p.error(), text);
+}
+
 #[test]
 fn several_devices_have_pollers_and_groups() {
     let failed = |devices: &str, config: &str| {
