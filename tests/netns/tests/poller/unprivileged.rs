@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use fanpcap_linux::packet::apart;
 use fanpcap_netns::{DEVICE, Wire, ensure_each_once, on_wire};
-use fanpcap_testkit::{Program, Scratch, netns, traffic};
+use fanpcap_testkit::{Member, Program, Scratch, netns, traffic};
 
 use crate::scene::Poller;
 
@@ -83,6 +83,25 @@ fn a_user_without_access_to_the_socket_is_told() -> Result<()> {
     })
 }
 
+/// Calls `start` in another network namespace with the name of the poller's device there, which
+/// `prefix` begins.
+fn started_elsewhere(
+    poller: &Poller,
+    prefix: &str,
+    start: impl Fn(&str) -> Result<Member> + Sync,
+) -> Result<Member> {
+    // As an administrator mounts the socket into a container. The name must be no device of another
+    // test.
+    let name = format!("{prefix}{}", std::process::id());
+    let mounted = Path::new("/run/fanpcap-pollers").join(format!("packet:{name}"));
+    fs::hard_link(poller.path()?, &mounted)?;
+    let started = netns::within_new(|| start(&name));
+    let removed = fs::remove_file(&mounted);
+    let member = started?;
+    removed?;
+    Ok(member)
+}
+
 /// A member in another network namespace. `prefix` begins the device's name there. `own` is called
 /// there with the device's name before the member starts and after it.
 fn captures_from_elsewhere(
@@ -91,22 +110,14 @@ fn captures_from_elsewhere(
 ) -> Result<()> {
     on_wire(1, |wire| {
         let poller = Poller::start("packet")?;
-        // As an administrator mounts the socket into a container. The name must be no device of
-        // another test.
-        let name = format!("{prefix}{}", std::process::id());
-        let mounted = Path::new("/run/fanpcap-pollers").join(format!("packet:{name}"));
-        fs::hard_link(poller.path()?, &mounted)?;
         let scratch = Scratch::new()?;
-        let start = || Program::tcpdump(&format!("packet:{name}"), scratch.file("far.pcap"));
-        let started = netns::within_new(|| {
-            own(&name, false)?;
-            let member = start()?.start(&scratch)?;
-            own(&name, true)?;
+        let member = started_elsewhere(&poller, prefix, |name| {
+            own(name, false)?;
+            let file = scratch.file("far.pcap");
+            let member = Program::tcpdump(&format!("packet:{name}"), file)?.start(&scratch)?;
+            own(name, true)?;
             Ok(member)
-        });
-        let removed = fs::remove_file(&mounted);
-        let member = started?;
-        removed?;
+        })?;
         let frames = traffic::frames(1, &traffic::flows(1, 20), 0..500)?;
         wire.send_as_tap(&frames)?;
         let captures = fanpcap_testkit::member::finish(vec![member], frames.len())?;
@@ -129,6 +140,30 @@ fn a_member_captures_where_the_loopback_device_is_down() -> Result<()> {
     captures_from_elsewhere("low", |_, is_started| match is_started {
         false => ip(&["link", "set", "lo", "down"]).map(drop),
         true => Ok(()),
+    })
+}
+
+/// The kernel makes no user namespaces in a chroot. Root needs none.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_in_a_chroot_captures_where_the_loopback_device_is_down() -> Result<()> {
+    on_wire(1, |wire| {
+        let poller = Poller::start("packet")?;
+        let scratch = Scratch::new()?;
+        let root = scratch.file("root");
+        fs::create_dir(&root)?;
+        let jail = "mount --rbind / \"$0\" && exec chroot \"$0\" \"$@\"";
+        let tcpdump = ["tcpdump", "-n", "-Z", "root", "-c", "500", "-i"];
+        let member = started_elsewhere(&poller, "jail", |name| {
+            ip(&["link", "set", "lo", "down"])?;
+            let program = Program::new("unshare", "listening on")?.args(["-m", "sh", "-c", jail]);
+            let program = program.arg(&root).args(tcpdump);
+            program.arg(format!("packet:{name}")).start(&scratch)
+        })?;
+        send(wire, 500)?;
+        let ended = member.wait()?;
+        ensure!(ended.count(" packets captured")? == 500, "{}", ended.said);
+        Ok(())
     })
 }
 
