@@ -17,6 +17,17 @@ pub struct Asking {
     limit: Duration,
 }
 
+/// How often to ask a poller that closes the connection.
+const ATTEMPTS: u32 = 3;
+
+/// Whether the error is that the other end has closed the connection.
+pub fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+    )
+}
+
 impl Asking {
     /// Connects to the poller whose socket has this name. Waits at most for `limit`, here and for
     /// each reply.
@@ -29,6 +40,27 @@ impl Asking {
             buffer: vec![0; LONGEST],
             limit,
         })
+    }
+
+    /// Connects, and calls `ask`. Does both again if the poller has closed the connection: it does
+    /// so if this process stands still for five seconds before its question.
+    ///
+    /// # Errors
+    /// As [`Asking::connect`], and the errors of `ask`.
+    pub fn with<T>(
+        directory: &Directory,
+        name: &OsStr,
+        limit: Duration,
+        mut ask: impl FnMut(&mut Self) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut once = || ask(&mut Self::connect(directory, name, limit)?);
+        for _ in 1..ATTEMPTS {
+            match once() {
+                Err(error) if is_closed(&error) => {}
+                done => return done,
+            }
+        }
+        once()
     }
 
     /// The poller's process.
@@ -88,5 +120,46 @@ impl Asking {
             groups.push(*group);
         }
         Ok(groups)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const NAME: &str = "packet:eth0";
+
+    /// Asks a poller that closes the first `closed` connections before it gets a question.
+    fn ask(name: &str, closed: usize) -> (io::Result<Reply>, usize) {
+        let path = format!("fanpcap-asking-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(path);
+        fs::create_dir(&path).unwrap();
+        let directory = Directory::open(&path).unwrap();
+        let listener = named::socket().unwrap();
+        let name = OsStr::new(NAME);
+        named::listen(listener.as_fd(), &directory, name, 0o600, 1).unwrap();
+        let mut attempts = 0;
+        let replied = Asking::with(&directory, name, Duration::from_secs(60), |asking| {
+            let connection = named::accept(listener.as_fd())?.unwrap();
+            attempts += 1;
+            if attempts <= closed {
+                drop(connection);
+            } else {
+                message::send(connection.as_fd(), &Reply::NoGroup.encode().unwrap(), &[])?;
+            }
+            asking.ask(Question::Look(0))
+        });
+        fs::remove_dir_all(&path).unwrap();
+        (replied, attempts)
+    }
+
+    #[test]
+    fn a_poller_that_has_closed_the_connection_is_asked_again() {
+        let (replied, attempts) = ask("again", 2);
+        assert_eq!((replied.unwrap(), attempts), (Reply::NoGroup, 3));
+        let (replied, attempts) = ask("ever", 9);
+        assert!(is_closed(&replied.unwrap_err()) && attempts == 3);
     }
 }

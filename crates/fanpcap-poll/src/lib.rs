@@ -11,5 +11,5 @@ pub mod message;
 mod asking;
 pub mod place;
 
-pub use asking::Asking;
+pub use asking::{Asking, is_closed};
 pub use pool_file::{Holders, LANES_MAX, PoolFile, PoolKind, PoolSize};

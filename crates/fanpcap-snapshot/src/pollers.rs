@@ -15,7 +15,7 @@ use fanpcap_group::view::{Elephant, FinalCounters, Ledger, Leveled, Moved, Place
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::effective_user;
 use fanpcap_poll::message::{SeenGroup, SeenLedger, SeenRounds, SeenSlot};
-use fanpcap_poll::{Asking, place};
+use fanpcap_poll::{Asking, is_closed, place};
 
 use crate::holders::{self, Holders};
 use crate::snapshot::{Counts, Device, Group, OfPoller, Process, Snapshot, Socket, on, seconds};
@@ -94,6 +94,9 @@ pub fn unreachable(socket: &str, error: &io::Error) -> Error {
     if is(&[io::ErrorKind::TimedOut]) {
         return anyhow!("the poller of {socket} does not answer: it is stopped or busy");
     }
+    if is_closed(error) {
+        return anyhow!("the poller of {socket} has closed the connection: {error}: ask again");
+    }
     // A directory that is not trusted has an error without a number.
     if is(&[io::ErrorKind::PermissionDenied]) && error.raw_os_error().is_some() {
         return anyhow!(
@@ -111,9 +114,10 @@ pub fn unreachable(socket: &str, error: &io::Error) -> Error {
 /// Why it does not reply. [`unreachable`] has the words.
 pub fn poller(engine: &str, device: &str) -> io::Result<u32> {
     let found = place::open(engine, device)?;
-    let mut asking = Asking::connect(&found.directory, &found.name, LIMIT)?;
-    asking.groups()?;
-    Ok(asking.peer()?.pid)
+    Asking::with(&found.directory, &found.name, LIMIT, |asking| {
+        asking.groups()?;
+        Ok(asking.peer()?.pid)
+    })
 }
 
 /// The device in the name of a poller's socket, of the groups of a user there, or in the name by
@@ -153,7 +157,7 @@ pub(crate) fn ensure_shown(name: &str) -> Result<()> {
 /// Why it does not reply.
 fn ask(engine: &str, device: &str) -> io::Result<Vec<SeenGroup>> {
     let found = place::open(engine, device)?;
-    Asking::connect(&found.directory, &found.name, LIMIT)?.groups()
+    Asking::with(&found.directory, &found.name, LIMIT, Asking::groups)
 }
 
 fn by_user(socket: &str, device: &str, groups: Vec<SeenGroup>) -> Vec<AtPoller> {

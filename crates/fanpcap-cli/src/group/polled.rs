@@ -1,5 +1,6 @@
 //! Changes of the shares of a poller's members. The poller makes them.
 
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The poller does not reply, or why it does not change the weight.
 pub(super) fn weigh(at: &OfPoller, member: u64, weight: u16) -> Result<()> {
     let failed = |error| unreachable(&at.socket, &error);
-    let mut asking = connect(at).map_err(failed)?;
-    let question = Question::Weigh { member, weight };
-    let reply = asking.ask(question).map_err(failed)?;
+    let question = || Question::Weigh { member, weight };
+    let reply = ask(at, |asking| asking.ask(question())).map_err(failed)?;
     if let Reply::NotDone(why) = reply {
         bail!(why);
     }
@@ -37,7 +37,7 @@ pub(super) fn weigh(at: &OfPoller, member: u64, weight: u16) -> Result<()> {
 pub(super) fn await_empty(at: &OfPoller, member: u64, limit: Duration) -> Option<u64> {
     let end = Instant::now() + limit;
     loop {
-        let groups = connect(at).and_then(|mut asking| asking.groups()).ok()?;
+        let groups = ask(at, Asking::groups).ok()?;
         let mut slots = groups.iter().flat_map(|it| &it.slots);
         let slot = slots.find(|it| it.member == member && it.pool_bytes > 0)?;
         let left = slot.counts.unread();
@@ -48,8 +48,8 @@ pub(super) fn await_empty(at: &OfPoller, member: u64, limit: Duration) -> Option
     }
 }
 
-fn connect(at: &OfPoller) -> std::io::Result<Asking> {
+fn ask<T>(at: &OfPoller, ask: impl FnMut(&mut Asking) -> io::Result<T>) -> io::Result<T> {
     let engine = at.socket.split(':').next().unwrap_or_default();
     let found = place::open(engine, &at.device)?;
-    Asking::connect(&found.directory, &found.name, POLLER_LIMIT)
+    Asking::with(&found.directory, &found.name, POLLER_LIMIT, ask)
 }
