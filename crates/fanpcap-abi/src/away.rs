@@ -10,13 +10,12 @@ use fanpcap_linux::packet;
 use fanpcap_linux::process::lock::Lock;
 use fanpcap_linux::process::netns;
 use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
-use std::error::Error;
 use std::ffi::c_short;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fmt, io, mem};
+use std::{io, mem};
 
 /// How long attempts to capture again may fail after the device is back. Until then, other members
 /// may have to leave the group on the device that is gone.
@@ -198,7 +197,7 @@ impl Port for AwayPort {
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        Err(ReadError::of_gone(Disappeared))
+        Err(ReadError::of_removed_device())
     }
 
     fn poll_error(&self, error: io::Error) -> ReadError {
@@ -209,17 +208,6 @@ impl Port for AwayPort {
         Ok(PortStatistics::default())
     }
 }
-
-#[derive(Debug)]
-struct Disappeared;
-
-impl fmt::Display for Disappeared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("The interface disappeared")
-    }
-}
-
-impl Error for Disappeared {}
 
 #[cfg(test)]
 mod tests {

@@ -27,6 +27,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::packet::{self, Address, Filter, renew, ring};
 use fanpcap_nic::placing::{self, PlaceError, Until, Want};
+use fanpcap_reader::DISAPPEARED;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -339,7 +340,7 @@ impl Return for PcapHandle {
                 false => format!(": {error}"),
             };
             let origin = &away.origin;
-            format!("The interface disappeared; waiting for it ({origin}){why}")
+            format!("{DISAPPEARED}; waiting for it ({origin}){why}")
         };
         let socket = self.socket().ok_or("the handle has no socket")?;
         let (version, geometry) = ring::of(socket).map_err(failed)?;

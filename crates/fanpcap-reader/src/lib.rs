@@ -29,6 +29,6 @@ pub use call::{Call, End, Packet};
 pub use control::Control;
 pub use fanpcap_ring::Ring;
 pub use group_tasks::{GroupTasks, PublishedPosition, Takeover, TaskResult};
-pub use port::{LinkState, Port, PortStatistics, ReadError};
+pub use port::{DISAPPEARED, LinkState, Port, PortStatistics, ReadError};
 pub use publish::{Publish, PublishedCounters};
 pub use reader::{Input, Reader};

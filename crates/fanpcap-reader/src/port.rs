@@ -82,6 +82,10 @@ pub struct PortStatistics {
     pub dropped: u64,
 }
 
+/// The text of the system's libpcap about a device that is gone (pcap-linux.c,
+/// `pcap_wait_for_frames_mmap`).
+pub const DISAPPEARED: &str = "The interface disappeared";
+
 /// The reason why packets can't be read, as the ring or the port reports it.
 #[derive(Debug)]
 pub struct ReadError {
@@ -106,6 +110,14 @@ impl ReadError {
         }
     }
 
+    /// The error of a device that is gone, as the system's libpcap has it.
+    pub fn of_removed_device() -> Self {
+        Self {
+            error: DISAPPEARED.into(),
+            is_gone: true,
+        }
+    }
+
     /// Whether the device is gone.
     pub fn is_gone(&self) -> bool {
         self.is_gone
@@ -119,3 +131,15 @@ impl fmt::Display for ReadError {
 }
 
 impl Error for ReadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_removed_device_is_that_of_the_systems_libpcap() {
+        let error = ReadError::of_removed_device();
+        assert!(error.is_gone());
+        assert_eq!(error.to_string(), "The interface disappeared");
+    }
+}

@@ -17,8 +17,6 @@ pub enum SocketError {
     Condition(io::Error),
     /// poll(2) reports an error, but the socket has no pending error.
     NoCondition,
-    /// The interface is gone.
-    Disappeared,
     /// The interface's state can't be read.
     Flags {
         /// The interface's name.
@@ -40,7 +38,6 @@ impl fmt::Display for SocketError {
             Self::NoCondition => {
                 f.write_str("Error condition on packet socket: Reported error was 0")
             }
-            Self::Disappeared => f.write_str("The interface disappeared"),
             Self::Flags { device, error } => {
                 write!(f, "{device}: Can't get flags: {}", plain(error))
             }
@@ -52,7 +49,7 @@ impl Error for SocketError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Poll(error) | Self::Condition(error) | Self::Flags { error, .. } => Some(error),
-            Self::Invalid | Self::Hangup | Self::NoCondition | Self::Disappeared => None,
+            Self::Invalid | Self::Hangup | Self::NoCondition => None,
         }
     }
 }
@@ -93,7 +90,6 @@ mod tests {
                 SocketError::NoCondition,
                 "Error condition on packet socket: Reported error was 0",
             ),
-            (SocketError::Disappeared, "The interface disappeared"),
             (
                 SocketError::Flags { device, error },
                 "eth7: Can't get flags: Network is down",

@@ -78,7 +78,7 @@ impl Port for Socket {
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        let gone = || ReadError::of_gone(SocketError::Disappeared);
+        let gone = ReadError::of_removed_device;
         if self.is_unbound() {
             return Err(gone());
         }

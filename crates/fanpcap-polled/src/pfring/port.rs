@@ -6,12 +6,11 @@ use fanpcap_linux::wait::{Epoll, POLLERR, POLLHUP};
 use fanpcap_pfring::{Handle, Receiver};
 use fanpcap_reader::{GroupTasks, LinkState, Port, PortStatistics, ReadError, TaskResult};
 use fanpcap_ring::{Called, Calls, Stamp};
-use std::error::Error;
 use std::ffi::c_short;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::{fmt, io};
 
 /// The packets of a ring.
 pub(super) struct Packets {
@@ -62,19 +61,6 @@ pub(super) struct PfringPort {
     received: AtomicU64,
     dropped: AtomicU64,
 }
-
-/// The device is gone.
-#[derive(Debug)]
-struct Disappeared;
-
-impl fmt::Display for Disappeared {
-    /// The system's libpcap says the same.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("The interface disappeared")
-    }
-}
-
-impl Error for Disappeared {}
 
 impl PfringPort {
     pub(super) fn new(
@@ -130,7 +116,7 @@ impl Port for PfringPort {
         match interface::is_up(self.monitor.as_fd(), self.ifindex) {
             Ok(true) => Ok(LinkState::Up),
             Ok(false) => Ok(LinkState::Down),
-            Err(_) => Err(ReadError::of_gone(Disappeared)),
+            Err(_) => Err(ReadError::of_removed_device()),
         }
     }
 
