@@ -143,8 +143,9 @@ fn check_exists(asked: Option<&str>, look: &Look) -> Result<()> {
 
 /// Whether the name has an engine whose devices are no network interfaces.
 pub(crate) fn is_no_interface(name: &str) -> bool {
-    let engine = name.split_once(':').map_or(name, |(engine, _)| engine);
-    SourceKind::named(engine).is_some_and(|kind| !kind.has_interface())
+    let engine = name.split_once(':').map(|(engine, _)| engine);
+    let kind = engine.and_then(SourceKind::named);
+    kind.is_some_and(|kind| !kind.has_interface())
 }
 
 /// The named device, or else the devices with packet sockets.
@@ -355,6 +356,14 @@ mod tests {
         let one = format!("eth0 (groups: 0, members: 0), this machine; {as_user}");
         assert_eq!(facts.looked_at(Some("ada")), one);
         assert!(facts.looked_at(None).ends_with("privileges, this machine"));
+    }
+
+    #[test]
+    fn only_devices_of_dpdk_are_no_interfaces() {
+        assert!(is_no_interface("dpdk:net_null0") && is_no_interface("dpdk:0000:3b:00.0"));
+        for name in ["dpdk", "eth0", "packet:eth0", "xdp:eth0", "nflog:5"] {
+            assert!(!is_no_interface(name), "{name}");
+        }
     }
 
     #[test]
