@@ -202,9 +202,23 @@ static void free_pools(struct fanpcap_dpdk_port *port)
 	rte_mempool_free(port->send_pool);
 }
 
+/* Frees the pools of refused attempts, except those whose buffers the driver has kept. */
+static void free_pools_of(struct fanpcap_dpdk_port *port, uint16_t queues, enum size size)
+{
+	for (uint16_t at = 0; at < queues; at++) {
+		struct rte_mempool **pool = &port->queues[at].pools[size];
+		if (*pool == NULL || !rte_mempool_full(*pool))
+			continue;
+		rte_mempool_free(*pool);
+		*pool = NULL;
+	}
+}
+
 static int make_pools(struct fanpcap_dpdk_port *port, const struct fanpcap_dpdk_options *options,
 		      enum size size)
 {
+	/* There need not be memory for both sizes. */
+	free_pools_of(port, options->queues, size == LARGE ? USUAL : LARGE);
 	uint16_t room = size == LARGE ? LARGE_ROOM : ROOM;
 	uint32_t buffers = size == LARGE ? options->buffers / LARGE_SHARE : options->buffers;
 	if (port->send_pool == NULL)
@@ -285,21 +299,6 @@ static int set_up(struct fanpcap_dpdk_port *port, const struct rte_eth_dev_info 
 	return 0;
 }
 
-/* Frees the pools of refused attempts. */
-static void free_unused_pools(struct fanpcap_dpdk_port *port, uint16_t queues)
-{
-	for (uint16_t at = 0; at < queues; at++) {
-		struct fanpcap_dpdk_queue *queue = &port->queues[at];
-		for (enum size size = USUAL; size < SIZES; size++) {
-			struct rte_mempool *pool = queue->pools[size];
-			if (pool == NULL || pool == queue->pool || !rte_mempool_full(pool))
-				continue;
-			rte_mempool_free(pool);
-			queue->pools[size] = NULL;
-		}
-	}
-}
-
 static int start(struct fanpcap_dpdk_port *port, const struct fanpcap_dpdk_options *options,
 		 struct fanpcap_dpdk_facts *facts)
 {
@@ -323,10 +322,8 @@ static int start(struct fanpcap_dpdk_port *port, const struct fanpcap_dpdk_optio
 	int first = -ENOMEM;
 	for (size_t at = 0; at < RTE_DIM(attempts); at++) {
 		rc = set_up(port, &info, options, attempts[at], facts);
-		if (rc == 0) {
-			free_unused_pools(port, options->queues);
+		if (rc == 0)
 			return 0;
-		}
 		if (first == -ENOMEM)
 			first = rc;
 	}
@@ -693,11 +690,19 @@ static void fill_one(struct rte_mempool *pool, void *filling, void *object, unsi
 		       buffer->buf_len - RTE_PKTMBUF_HEADROOM);
 }
 
-static void fill(struct fanpcap_dpdk_queue *queue,
-		 void (*function)(void *argument, uint8_t *bytes, uint32_t room), void *argument)
+static int fill(struct fanpcap_dpdk_queue *queue,
+		void (*function)(void *argument, uint8_t *bytes, uint32_t room), void *argument)
 {
 	struct filling filling = {function, argument};
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(queue->port, &info);
+	if (rc != 0)
+		return rc;
+	/* The driver of another device may write to the same buffers now. */
+	if (strcmp(info.driver_name, "net_null") != 0)
+		return -EOPNOTSUPP;
 	rte_mempool_obj_iter(queue->pool, fill_one, &filling);
+	return 0;
 }
 
 static int in_own_thread(void (*function)(void *), void *argument)

@@ -105,11 +105,11 @@ struct fanpcap_dpdk_table {
 	/* Calls a function soon in the thread of DPDK that serves interrupts. */
 	int (*in_own_thread)(void (*function)(void *), void *argument);
 	/*
-	 * For measurements: calls a function for each buffer of a queue that holds no packet, which
-	 * writes a frame of at most `room` bytes.
+	 * For measurements: calls a function for each buffer of a queue of net_null, which writes a
+	 * frame of at most `room` bytes. No packet is lent. Other devices: -EOPNOTSUPP.
 	 */
-	void (*fill)(struct fanpcap_dpdk_queue *queue,
-		     void (*function)(void *argument, uint8_t *bytes, uint32_t room), void *argument);
+	int (*fill)(struct fanpcap_dpdk_queue *queue,
+		    void (*function)(void *argument, uint8_t *bytes, uint32_t room), void *argument);
 };
 
 /* The one symbol of the plugin. */

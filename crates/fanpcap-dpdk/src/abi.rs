@@ -107,7 +107,7 @@ pub(crate) struct Table {
     pub(crate) leave: unsafe extern "C" fn(),
     pub(crate) in_own_thread:
         unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void) -> c_int,
-    pub(crate) fill: unsafe extern "C" fn(*mut RawQueue, Fill, *mut c_void),
+    pub(crate) fill: unsafe extern "C" fn(*mut RawQueue, Fill, *mut c_void) -> c_int,
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ pub enum LoadError {
     NoPlugin(PathBuf),
     /// The plugin has another version of the interface.
     Version(PathBuf, u32),
-    /// The process has raised privileges, and others than root can change this part of the path.
-    Untrusted(PathBuf, PathBuf),
+    /// The process has more rights than its user.
+    Raised,
 }
 
 impl fmt::Display for LoadError {
@@ -51,12 +51,9 @@ impl fmt::Display for LoadError {
                  {VERSION}: install fanpcap and fanpcap-dpdk of the same version",
                 path.display()
             ),
-            Self::Untrusted(path, part) => write!(
-                f,
-                "the plugin {} is not trusted, because the poller has raised privileges, and \
-                 others than root can change {}",
-                path.display(),
-                part.display()
+            Self::Raised => f.write_str(
+                "DPDK does not run in a command that has more rights than its user (file \
+                 capabilities, or set-user-ID): start the command as root",
             ),
         }
     }

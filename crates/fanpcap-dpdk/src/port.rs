@@ -428,13 +428,18 @@ impl Queue {
         }
     }
 
-    /// For measurements: lets `write` put a frame into each buffer of the queue. A device that
-    /// leaves buffers as they are, such as `net_null`, delivers these frames.
-    pub fn fill<F: FnMut(&mut [u8])>(&mut self, mut write: F) {
+    /// For measurements: lets `write` put a frame into each buffer of the queue. The driver
+    /// `net_null` leaves buffers as they are, so it delivers these frames.
+    ///
+    /// # Errors
+    /// `Unsupported` for other drivers, which write to the buffers themselves.
+    pub fn fill<F: FnMut(&mut [u8])>(&mut self, mut write: F) -> io::Result<()> {
+        let write = (&raw mut write).cast();
         // SAFETY: no packet is lent, because of `&mut self`. `fill_one` gets the address of a
         // closure of its type, which lives through the call.
-        unsafe {
-            (self.port.table.fill)(self.raw.as_ptr(), fill_one::<F>, (&raw mut write).cast());
+        match unsafe { (self.port.table.fill)(self.raw.as_ptr(), fill_one::<F>, write) } {
+            0 => Ok(()),
+            rc => Err(error(rc)),
         }
     }
 }
@@ -442,8 +447,8 @@ impl Queue {
 unsafe extern "C" fn fill_one<F: FnMut(&mut [u8])>(write: *mut c_void, bytes: *mut u8, room: u32) {
     // SAFETY: `Queue::fill` passes the address of an `F`, of which nobody else has a reference.
     let write = unsafe { &mut *write.cast::<F>() };
-    // SAFETY: the plugin passes a buffer of `room` bytes, which are initialized when they were
-    // mapped, and which no packet has.
+    // SAFETY: the plugin passes a buffer of `room` bytes, which were initialized when they were
+    // mapped. No packet is lent, and the driver does not write to the buffer.
     write(unsafe { slice::from_raw_parts_mut(bytes, room as usize) });
 }
 

@@ -141,7 +141,7 @@ fn lends(opened: fanpcap_dpdk::Opened) -> Result<()> {
         queue.fill(|frame| {
             frame[0] = 1;
             filled += 1;
-        });
+        })?;
         ensure!(filled == 64 && queue.clock()? > 0);
         // The queue is dropped while packets are lent, if there are any.
         queue.burst(50, |_| {});

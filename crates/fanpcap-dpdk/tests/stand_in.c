@@ -289,11 +289,12 @@ static int in_own_thread(void (*function)(void *), void *argument)
 	return 0;
 }
 
-static void fill(struct fanpcap_dpdk_queue *queue,
-		 void (*function)(void *argument, uint8_t *bytes, uint32_t room), void *argument)
+static int fill(struct fanpcap_dpdk_queue *queue,
+		void (*function)(void *argument, uint8_t *bytes, uint32_t room), void *argument)
 {
 	for (int at = 0; at < FANPCAP_DPDK_BURST; at++)
 		function(argument, queue->frames[at], LONG_LEN);
+	return 0;
 }
 
 const struct fanpcap_dpdk_table fanpcap_dpdk = {

@@ -4,7 +4,7 @@
 use crate::burst::{Burst, Packet};
 use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_dpdk::{
-    DeviceClock, DeviceName, Eal, Facts, Lent, OpenError, PortCounts, PortOptions, PortState,
+    Bus, DeviceClock, DeviceName, Eal, Facts, Lent, OpenError, PortCounts, PortOptions, PortState,
     Queue, Sender,
 };
 use fanpcap_linux::interface;
@@ -12,6 +12,7 @@ use fanpcap_linux::wait::clock;
 use fanpcap_wire::{Frame, Tag};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A receive queue of a device of DPDK as a source.
@@ -25,8 +26,8 @@ pub struct DpdkSource {
     lent: u64,
     /// The clock of a device that stamps packets.
     clock: Option<Clock>,
-    /// The network interface under a virtual device.
-    interface: Option<Below>,
+    /// What the device is on, if DPDK's drivers do not say that it was removed.
+    below: Option<Below>,
     sender: DeviceSender,
     counts: PortCounts,
     failed: u64,
@@ -72,8 +73,8 @@ const CACHE: u32 = 256;
 /// Jumbo frames of 9 KiB.
 const MTU: u32 = 9216;
 
-/// MiB of memory that a queue takes.
-const QUEUE_MIB: u32 = 32;
+/// MiB of memory that a queue takes, if its driver wants buffers for whole frames.
+const QUEUE_MIB: u32 = 36;
 
 /// MiB of memory for DPDK itself, and for frames to send.
 const OF_DPDK_MIB: u32 = 64;
@@ -125,7 +126,7 @@ pub fn open_with(eal: Eal, name: &DeviceName, options: PortOptions) -> Result<Op
         descriptors: facts.descriptors,
         lent: 0,
         clock: facts.has_stamps.then(Clock::default),
-        interface: name.interface().and_then(Below::new),
+        below: Below::of(Path::new(SYS), name),
         sender: sender.clone(),
         counts: PortCounts::default(),
         failed: 0,
@@ -138,9 +139,12 @@ pub fn open_with(eal: Eal, name: &DeviceName, options: PortOptions) -> Result<Op
 }
 
 impl DpdkSource {
-    /// For measurements: writes frames into the queue's buffers. See [`Queue::fill`].
-    pub fn fill(&mut self, write: impl FnMut(&mut [u8])) {
-        self.queue.fill(write);
+    /// For measurements: writes frames into the queue's buffers.
+    ///
+    /// # Errors
+    /// See [`Queue::fill`].
+    pub fn fill(&mut self, write: impl FnMut(&mut [u8])) -> io::Result<()> {
+        self.queue.fill(write)
     }
 }
 
@@ -166,18 +170,31 @@ impl Clock {
     }
 }
 
-/// The index of a network interface under a virtual device. DPDK's drivers do not say that it was
-/// removed. It may get another name.
-#[derive(Clone, Copy, Debug)]
-struct Below(u32);
+/// Where sysfs is mounted.
+const SYS: &str = "/sys";
+
+/// What a device is on. Most of DPDK's drivers do not say that it was removed.
+#[derive(Clone, Debug)]
+enum Below {
+    /// The index of a network interface under a virtual device. It may get another name.
+    Interface(u32),
+    /// The directory of a device on the PCI bus.
+    Pci(PathBuf),
+}
 
 impl Below {
-    fn new(name: &str) -> Option<Self> {
-        interface::index(name).map(Self)
+    fn of(sys: &Path, name: &DeviceName) -> Option<Self> {
+        match name.bus() {
+            Bus::Pci => Some(Self::Pci(sys.join("bus/pci/devices").join(name.name()))),
+            Bus::Vdev => interface::index(name.interface()?).map(Self::Interface),
+        }
     }
 
-    fn is_gone(self) -> bool {
-        matches!(interface::find_name(self.0), Ok(None))
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Interface(index) => matches!(interface::find_name(*index), Ok(None)),
+            Self::Pci(directory) => matches!(directory.try_exists(), Ok(false)),
+        }
     }
 }
 
@@ -222,7 +239,7 @@ impl Source for DpdkSource {
     }
 
     fn check(&mut self) -> Result<(), SourceError> {
-        if self.interface.is_some_and(Below::is_gone) {
+        if self.below.as_ref().is_some_and(Below::is_gone) {
             return Err(SourceError::Gone);
         }
         // The state is that of the device.
@@ -273,5 +290,24 @@ impl Source for DpdkSource {
             faulty: self.counts.errors,
             failed: self.failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_device_without_its_directory_is_gone() {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let sys = scratch.file("sys");
+        let name = DeviceName::parse("0000:3b:00.0").unwrap();
+        let directory = sys.join("bus/pci/devices/0000:3b:00.0");
+        fs::create_dir_all(&directory).unwrap();
+        let below = Below::of(&sys, &name).unwrap();
+        assert!(!below.is_gone());
+        fs::remove_dir(&directory).unwrap();
+        assert!(below.is_gone());
     }
 }

@@ -147,7 +147,7 @@ fn filled(eal: Eal, name: &DeviceName, queues: u16, len: u16) -> Result<dpdk::Op
             let frame = numbers.next().map_or_else(Vec::new, |it| frames.frame(it));
             let len = frame.len().min(buffer.len());
             buffer[..len].copy_from_slice(&frame[..len]);
-        });
+        })?;
     }
     Ok(opened)
 }
@@ -252,6 +252,6 @@ mod tests {
             text.ends_with("not promiscuous, queues chosen by the driver"),
             "{text}"
         );
-        assert_eq!(memory_mib(4), 64 + 4 * 32);
+        assert_eq!(memory_mib(4), 64 + 4 * 36);
     }
 }

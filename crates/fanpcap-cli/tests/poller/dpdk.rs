@@ -127,7 +127,7 @@ fn what_dpdk_lacks_is_told() {
         );
         if fanpcap_dpdk::free_huge_bytes("/sys".as_ref()) == 0 {
             let said = said_by_good("dpdk:net_one0")?;
-            ensure!(said.contains("'sysctl vm.nr_hugepages=48'"), "{said}");
+            ensure!(said.contains("'sysctl vm.nr_hugepages=50'"), "{said}");
         }
         Ok(())
     })

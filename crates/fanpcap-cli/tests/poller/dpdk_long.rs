@@ -78,6 +78,20 @@ fn long_packets_of_one_large_buffer_are_captured_whole() {
     });
 }
 
+/// The poller takes no more memory than the documentation says for four queues, although the driver
+/// first refuses the usual buffers.
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn large_buffers_of_four_queues_have_memory() {
+    with_dpdk(|installed| {
+        add_devices()?;
+        let arguments = format!("iface={FAR},qpairs=4,framesz=16384,blocksz=16384");
+        let poller = installed.start(&format!("dpdk:net_af_packet0,{arguments} --queues 4"))?;
+        poller.end()?;
+        Ok(())
+    });
+}
+
 #[test]
 #[ignore = "needs root: network namespaces"]
 fn a_poller_tells_that_the_device_cuts_long_packets() {

@@ -117,3 +117,26 @@ fn packets_of_the_hosts_device_are_not_stolen() {
     })
     .unwrap();
 }
+
+/// Runs a copy of the command, which has file capabilities, as another user.
+const RAISED: &str = "dir=$(mktemp -d) && chmod 755 $dir && cp \"$0\" $dir/own && \
+    setcap cap_net_raw,cap_bpf=ep $dir/own; \
+    setpriv --reuid=65534 --regid=65534 --clear-groups $dir/own poller \"$@\"; \
+    code=$?; rm -r $dir; exit $code";
+
+/// DPDK's own words can name a file whose code runs in the poller.
+#[test]
+#[ignore = "needs root: file capabilities"]
+fn a_command_with_more_rights_than_its_user_refuses_devices_of_dpdk() {
+    let mut command = Command::new("sh");
+    command.args(["-c", RAISED, env!("CARGO_BIN_EXE_fanpcap")]);
+    command.args([
+        "dpdk:net_null0",
+        "--no-huge",
+        "--eal=-d",
+        "--eal=/tmp/own.so",
+    ]);
+    let said = told(command.output().unwrap()).unwrap();
+    assert!(said.contains("more rights than its user"), "{said}");
+    assert!(said.contains("start the command as root"), "{said}");
+}
