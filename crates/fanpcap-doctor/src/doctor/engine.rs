@@ -71,10 +71,12 @@ const LIST: &str = "dpdk-devbind.py --status    # lists the devices";
 
 /// The command that gives the machine a plugin that can be loaded.
 fn of_plugin(error: &LoadError) -> String {
-    let is_missing = matches!(error, LoadError::Missing(_));
-    let fix = match is_missing {
-        true => "apt-get install fanpcap-dpdk    # in the source tree: make dpdk",
-        false => "apt-get install --reinstall fanpcap fanpcap-dpdk",
+    let fix = match error {
+        LoadError::Missing(_) => "apt-get install fanpcap-dpdk    # in the source tree: make dpdk",
+        LoadError::Raised => "sudo fanpcap poller    # with the device",
+        LoadError::Libraries(..) | LoadError::NoPlugin(_) | LoadError::Version(..) => {
+            "apt-get install --reinstall fanpcap fanpcap-dpdk"
+        }
     };
     fix.to_owned()
 }

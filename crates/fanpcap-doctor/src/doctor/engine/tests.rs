@@ -31,7 +31,7 @@ fn a_device_of_dpdk_needs_huge_pages_and_a_driver() {
     let scratch = Scratch::new().unwrap();
     let sys = scratch.file("sys");
     let address = "0000:3b:00.0";
-    let reserve = "sysctl vm.nr_hugepages=48    # ";
+    let reserve = "sysctl vm.nr_hugepages=50    # ";
     let [huge, list] = &of_machine(address, &sys)[..] else {
         panic!("{:?}", of_dpdk(address, &sys));
     };
