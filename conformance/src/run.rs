@@ -90,7 +90,9 @@ pub fn run_in_scene(scratch: &Scratch, variant: Variant, mut command: Command) -
     let beside = Scratch::new()?;
     let variables = outside::variables(variant, &beside)?;
     command.args(DEVICES).current_dir(&directory);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    if variant.polled().is_empty() {
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+    }
     netns::within_new(move || {
         let wire = Veth::new(DEVICES[0], DEVICES[1], 1)?;
         ip(&format!("link set {} address 02:00:00:00:00:0a", wire.near))?;

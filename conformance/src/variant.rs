@@ -28,12 +28,16 @@ pub enum Variant {
     Afxdp,
     /// Our library as a member of a poller of DPDK's driver net_af_packet.
     Dpdk,
+    /// Our library as a member of a poller of netmap, by the stand-in for netmap's module.
+    Netmap,
+    /// Our library as a member of a poller of PF_RING ZC, by the stand-in for PF_RING's library.
+    Zc,
     /// Our library with rings of PF_RING, by the stand-in for PF_RING's library.
     Pfring,
 }
 
 /// The variants that are compared with the system's library, in the order of the matrix's columns.
-pub const COMPARED: [Variant; 8] = [
+pub const COMPARED: [Variant; 10] = [
     Variant::Staged,
     Variant::Tpacket,
     Variant::Group,
@@ -41,6 +45,8 @@ pub const COMPARED: [Variant; 8] = [
     Variant::Packet,
     Variant::Afxdp,
     Variant::Dpdk,
+    Variant::Netmap,
+    Variant::Zc,
     Variant::Pfring,
 ];
 
@@ -51,6 +57,8 @@ const SETTLED: (&str, &str) = ("FANPCAP_SETTLED", "200");
 const PACKET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/packet.conf");
 const AFXDP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/afxdp.conf");
 const DPDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/dpdk.conf");
+const NETMAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/netmap.conf");
+const ZC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/zc.conf");
 const PFRING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/pfring.conf");
 
 impl Variant {
@@ -65,6 +73,8 @@ impl Variant {
             Self::Packet => "packet",
             Self::Afxdp => "afxdp",
             Self::Dpdk => "dpdk",
+            Self::Netmap => "netmap",
+            Self::Zc => "zc",
             Self::Pfring => "pfring",
         }
     }
@@ -85,6 +95,8 @@ impl Variant {
                 "dpdk:net_af_packet0,iface=va,framecnt=4096",
                 "dpdk:net_af_packet1,iface=vb,framecnt=4096",
             ],
+            Self::Netmap => &["netmap:va", "netmap:vb"],
+            Self::Zc => &["zc:va", "zc:vb"],
         }
     }
 
@@ -103,6 +115,8 @@ impl Variant {
             | Self::Xdp
             | Self::Packet
             | Self::Afxdp
+            | Self::Netmap
+            | Self::Zc
             | Self::Pfring => &[],
         }
     }
@@ -131,6 +145,8 @@ impl Variant {
             Self::Packet => &[("PCAP_CONFIG", PACKET), SETTLED],
             Self::Afxdp => &[("PCAP_CONFIG", AFXDP), SETTLED],
             Self::Dpdk => &[("PCAP_CONFIG", DPDK), SETTLED],
+            Self::Netmap => &[("PCAP_CONFIG", NETMAP), SETTLED],
+            Self::Zc => &[("PCAP_CONFIG", ZC), SETTLED],
             // PF_RING counts packets when they are read, so no counter says that they have come.
             Self::Pfring => &[("PCAP_CONFIG", PFRING), SETTLED, ("FANPCAP_UNCOUNTED", "1")],
         }
@@ -150,6 +166,8 @@ impl Variant {
             | Self::Packet
             | Self::Afxdp
             | Self::Dpdk
+            | Self::Netmap
+            | Self::Zc
             | Self::Pfring => on_ours(program)?,
         };
         command.envs(self.environment().iter().copied());

@@ -99,7 +99,7 @@ fn handles_are_on_the_engines_of_their_variants() -> Result<()> {
         let out = run::run_in_scene(&scratch, variant, command)?.success()?;
         let (has_xdp, sockets) = match variant {
             Variant::Xdp => (true, "sockets 0"),
-            Variant::Packet | Variant::Dpdk => (false, "sockets 2"),
+            Variant::Packet | Variant::Dpdk | Variant::Netmap | Variant::Zc => (false, "sockets 2"),
             Variant::Afxdp => (true, "sockets 2"),
             Variant::System
             | Variant::Staged

@@ -281,7 +281,7 @@ impl Member for PcapHandle {
 
     fn ring_bytes(self) -> Option<u64> {
         if let Some(polled) = handles::polled(self) {
-            return Some(polled.io.bytes());
+            return polled.io.bytes();
         }
         let membership = handles::membership(self)?;
         membership.io().map(|(_, rings)| rings.bytes() as u64)

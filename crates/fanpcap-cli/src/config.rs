@@ -56,7 +56,7 @@ fn ring(plan: &Plan) -> Option<u64> {
         .and_then(|bytes| u32::try_from(bytes).ok());
     if let Some(polled) = &plan.polled {
         let engine = fanpcap_engines::polled(polled.engine.name());
-        return engine.map(|it| it.pool_bytes(asked)).filter(|it| *it > 0);
+        return engine.and_then(|it| it.pool_bytes(asked));
     }
     let engine = plan.on_engine.as_ref();
     let engine = engine.and_then(|it| fanpcap_engines::named(it.engine.name()));

@@ -22,8 +22,8 @@ pub trait Polled: Sync {
     fn name(&self) -> &'static str;
 
     /// Returns the bytes of the pool that a poller makes for a member that asks for `asked` bytes,
-    /// or for the usual size.
-    fn pool_bytes(&self, asked: Option<u32>) -> u64;
+    /// or for the usual size. `None` if the memory has no size in bytes.
+    fn pool_bytes(&self, asked: Option<u32>) -> Option<u64>;
 
     /// Whether handles on a device of this name get their packets from a poller in another network
     /// namespace. The calling thread's network namespace may have a device of this name, too.
@@ -137,8 +137,8 @@ pub trait PolledIo: Send + Sync {
     /// too few of the former frames; `EMSGSIZE`; `EPIPE` if it has ended.
     fn send(&self, frame: &[u8]) -> io::Result<()>;
 
-    /// Bytes of the pool.
-    fn bytes(&self) -> u64;
+    /// Bytes of the pool; `None` if the memory has no size in bytes.
+    fn bytes(&self) -> Option<u64>;
 
     /// The words in which the member tells the watchers of its poller how many packets it has
     /// taken, how many of them its filter has rejected, and when its application last looked for

@@ -59,9 +59,9 @@ impl Polled for OfPoller {
         self.name
     }
 
-    fn pool_bytes(&self, asked: Option<u32>) -> u64 {
+    fn pool_bytes(&self, asked: Option<u32>) -> Option<u64> {
         let blocks = asked.map_or(BLOCKS, |bytes| bytes.div_ceil(BLOCK_LEN));
-        u64::from(blocks) * u64::from(BLOCK_LEN)
+        Some(u64::from(blocks) * u64::from(BLOCK_LEN))
     }
 
     fn is_elsewhere(&self, device: &str) -> bool {
@@ -249,8 +249,8 @@ impl PolledIo for Io {
         self.member.send(frame)
     }
 
-    fn bytes(&self) -> u64 {
-        self.member.bytes()
+    fn bytes(&self) -> Option<u64> {
+        Some(self.member.bytes())
     }
 
     fn figures(&self) -> io::Result<[Word; 3]> {

@@ -26,9 +26,9 @@ impl Polled for PfRing {
         "pfring"
     }
 
-    /// The module's parameters set the size (`min_num_slots`).
-    fn pool_bytes(&self, _: Option<u32>) -> u64 {
-        0
+    /// The module's parameters set the size in packets (`min_num_slots`).
+    fn pool_bytes(&self, _: Option<u32>) -> Option<u64> {
+        None
     }
 
     fn is_elsewhere(&self, _: &str) -> bool {
@@ -181,8 +181,8 @@ impl PolledIo for Io {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn bytes(&self) -> u64 {
-        0
+    fn bytes(&self) -> Option<u64> {
+        None
     }
 
     fn figures(&self) -> io::Result<[Word; 3]> {

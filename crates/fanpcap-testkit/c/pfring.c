@@ -2,22 +2,19 @@
    cluster is a fan-out group of the kernel's. It shows that the functions are called as pfring.h
    publishes them. It does not show what PF_RING does. As libpfring, it lacks functions of libpcap,
    and names no library that has them. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BURST = 64, ROOM = 65600, PLACES = 64, NOT_SUPPORTED = -7 };
+#include "tag.h"
+
+enum { BURST = 64, LONGEST = 65600, ROOM = LONGEST + TAG, PLACES = 64, NOT_SUPPORTED = -7 };
 
 // struct pfring_pkthdr with a short header: the real one has more fields after these.
 struct header {
@@ -68,12 +65,12 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
   ring->is_zc = strncmp(name, "zc:", 3) == 0;
   snprintf(device, sizeof device, "%s", name + (ring->is_zc ? 3 : 0));
   device[strcspn(device, "@")] = 0;
-  ring->caplen = caplen < ROOM ? caplen : ROOM;
+  ring->caplen = caplen < LONGEST ? caplen : LONGEST;
   ring->ifindex = (int)if_nametoindex(device);
   ring->buffers = malloc((size_t)BURST * ROOM);
   // The protocol is that of no frame: packets come when the ring is enabled.
   ring->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (ring->fd < 0 || ring->ifindex == 0) {
+  if (ring->fd < 0 || ring->ifindex == 0 || ask_for_tags(ring->fd)) {
     free(ring->buffers);
     free(ring);
     return NULL;
@@ -166,6 +163,10 @@ int pfring_enable_ring(pfring *ring) {
   return 0;
 }
 
+static uint32_t captured(pfring *ring, long len) {
+  return len < ring->caplen ? (uint32_t)len : ring->caplen;
+}
+
 // Takes a packet into a buffer. Returns its length on the wire, or -1.
 static long take(pfring *ring, int buffer, struct timespec *stamp, int *is_sent) {
   unsigned char *data = ring->buffers + (size_t)buffer * ROOM;
@@ -188,12 +189,8 @@ static long take(pfring *ring, int buffer, struct timespec *stamp, int *is_sent)
       if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SO_TIMESTAMPNS)
         memcpy(stamp, CMSG_DATA(it), sizeof *stamp);
     ring->read++;
-    return len;
+    return len + put_tag_back(&message, data, captured(ring, len));
   }
-}
-
-static uint32_t captured(pfring *ring, long len) {
-  return len < ring->caplen ? (uint32_t)len : ring->caplen;
 }
 
 int pfring_recv(pfring *ring, unsigned char **data, unsigned int room, struct header *header,

@@ -11,6 +11,8 @@ pub mod library;
 pub mod loopback;
 pub mod mounts;
 pub mod pipe;
+mod stand_in;
+pub mod netmap;
 pub mod pfring;
 pub mod traffic;
 pub mod etcd;

@@ -1,5 +1,6 @@
 //! A stand-in for PF_RING's library, which tests put in its place.
 
+use crate::stand_in::compile;
 use anyhow::{Context, Result, ensure};
 use fanpcap_testbed::Scratch;
 use std::env;
@@ -11,17 +12,7 @@ use std::process::Command;
 /// # Errors
 /// The compiler's messages; warnings are errors.
 pub fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/c/pfring.c");
-    let library = scratch.file("libpfring.so");
-    let done = Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-        // Some compilers have `-z now` as their default.
-        .args(["-shared", "-fPIC", "-Wl,-z,lazy", source, "-o"])
-        .arg(&library)
-        .output()
-        .context("running cc")?;
-    let complaint = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "cc {source}:\n{complaint}");
+    let library = compile(scratch, "pfring.c", "libpfring.so")?;
     let directory = library.parent().map(Path::to_path_buf);
     directory.context("the library's directory")
 }

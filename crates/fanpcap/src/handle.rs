@@ -197,7 +197,8 @@ pub trait Member: Copy {
     /// Another application in the handle's group; `None` if no other application is known.
     fn stranger(self) -> Option<Stranger>;
 
-    /// Bytes of the ring that an engine has made for the handle; `None` on packet sockets.
+    /// Bytes of the ring that an engine has made for the handle; `None` on packet sockets, and if
+    /// the ring has no size in bytes.
     fn ring_bytes(self) -> Option<u64>;
 
     /// Notes for others why the member began its group with mode `hash` instead of `flow`.
