@@ -53,6 +53,9 @@ pub const COMPARED: [Variant; 10] = [
 /// Milliseconds that a program waits for further packets after the packets that it has counted.
 const SETTLED: (&str, &str) = ("FANPCAP_SETTLED", "200");
 
+/// The time stamps of packets have whole microseconds.
+const MICROSECONDS: (&str, &str) = ("FANPCAP_MICROSECONDS", "1");
+
 /// The settings of devices that have a poller, or PF_RING.
 const PACKET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/packet.conf");
 const AFXDP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/afxdp.conf");
@@ -145,8 +148,8 @@ impl Variant {
             Self::Packet => &[("PCAP_CONFIG", PACKET), SETTLED],
             Self::Afxdp => &[("PCAP_CONFIG", AFXDP), SETTLED],
             Self::Dpdk => &[("PCAP_CONFIG", DPDK), SETTLED],
-            Self::Netmap => &[("PCAP_CONFIG", NETMAP), SETTLED],
-            Self::Zc => &[("PCAP_CONFIG", ZC), SETTLED],
+            Self::Netmap => &[("PCAP_CONFIG", NETMAP), SETTLED, MICROSECONDS],
+            Self::Zc => &[("PCAP_CONFIG", ZC), SETTLED, MICROSECONDS],
             // PF_RING counts packets when they are read, so no counter says that they have come.
             Self::Pfring => &[("PCAP_CONFIG", PFRING), SETTLED, ("FANPCAP_UNCOUNTED", "1")],
         }

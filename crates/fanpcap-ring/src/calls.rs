@@ -1,7 +1,7 @@
 //! Packets that the library of an engine returns one at a time, by a call for each. The packets
 //! stay in the engine's memory.
 
-use crate::frame::{ADDRESSES_LEN, Corrupt, Frame, LINK_LEN, LinkInfo, Stamp};
+use crate::frame::{Corrupt, Frame, LINK_LEN, LinkInfo, Stamp};
 use crate::layout::Layout;
 use std::fmt;
 use std::ptr::NonNull;
@@ -80,8 +80,6 @@ impl CallRing {
 
 impl Taken {
     fn of(called: Called<'_>, ifindex: u32) -> Self {
-        let protocol = called.bytes.get(ADDRESSES_LEN..ADDRESSES_LEN + 2);
-        let protocol = protocol.map_or(0, |it| u16::from_be_bytes([it[0], it[1]]));
         let pkttype = if called.is_sent { OUTGOING } else { HOST };
         Self {
             captured: u32::try_from(called.bytes.len()).unwrap_or(u32::MAX),
@@ -89,7 +87,8 @@ impl Taken {
             wire_len: called.wire_len,
             stamp: called.stamp,
             link: LinkInfo {
-                protocol,
+                // The frame has it.
+                protocol: 0,
                 ifindex,
                 hatype: ETHERNET,
                 pkttype,

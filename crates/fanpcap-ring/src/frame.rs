@@ -126,6 +126,10 @@ pub(crate) struct FrameHeader {
 /// has all its VLAN tags in its bytes.
 const OF_RECORD: u32 = u32::MAX;
 
+/// Value of `headroom` for a frame that a library has returned, which is such a frame without a
+/// record's header.
+const OF_CALL: u32 = OF_RECORD - 1;
+
 /// Flag of a record: the host sends the frame.
 pub const OUTGOING: u16 = 1;
 /// Flag of a record: the kernel has kept the frame's first tag beside the frame.
@@ -203,7 +207,8 @@ impl Frame<'_> {
         }
     }
 
-    /// The frame that a library has returned, whose `captured` bytes begin at `data`.
+    /// The Ethernet frame that a library has returned, whose `captured` bytes begin at `data`. All
+    /// VLAN tags are in its bytes. The protocol in the `sockaddr_ll` at `link` has no meaning.
     ///
     /// # Safety
     /// The bytes and the `sockaddr_ll` at `link` are valid for as long as the frame lives.
@@ -218,7 +223,7 @@ impl Frame<'_> {
             link,
             data,
             captured,
-            headroom: 0,
+            headroom: OF_CALL,
             len,
             stamp,
             vlan: None,
@@ -241,7 +246,7 @@ impl Frame<'_> {
     }
 
     /// The address of the field of the record's header that begins `back` bytes before the frame's
-    /// bytes. `None` for a frame in a packet socket's ring.
+    /// bytes. `None` for a frame that is in no record.
     #[inline]
     fn field<T>(&self, back: usize) -> Option<NonNull<T>> {
         debug_assert!(back <= 6);
@@ -249,10 +254,10 @@ impl Frame<'_> {
         (self.headroom == OF_RECORD).then(|| unsafe { self.data.sub(back) }.cast())
     }
 
-    /// The VLAN tag in the bytes of a record's frame, at byte 12, that packet sockets have beside
-    /// the frame. Of a received frame, this is the first tag. Of a sent frame, it is the tag that
-    /// the kernel has kept beside the frame. `None` if the frame has no such tag, or is in a packet
-    /// socket's ring.
+    /// The VLAN tag in the frame's bytes, at byte 12, that packet sockets have beside the frame. Of
+    /// a received frame, this is the first tag. Of a sent frame, it is the tag that the kernel has
+    /// kept beside the frame. A library does not say which tag this is, so it is the first one, as
+    /// for a VLAN device. `None` if the frame has no such tag, or is in a packet socket's ring.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
@@ -263,20 +268,29 @@ impl Frame<'_> {
         Some(Vlan { tpid, tci })
     }
 
-    /// The flags of the record; 0 for a frame in a packet socket's ring.
+    /// The flags of the record; 0 for a frame that is in no record.
     pub fn record_flags(&self) -> u16 {
         // SAFETY: the caller of of_record() guarantees these bytes.
         self.field(6).map_or(0, |flags| unsafe { flags.read() })
     }
 
-    /// The 16 bits at byte `at` of a record's frame. `None` for a frame in a packet socket's ring.
+    /// Whether the bytes have all tags: the frame is in no packet socket's ring.
+    #[inline]
+    fn has_all_tags(&self) -> bool {
+        self.headroom >= OF_CALL
+    }
+
+    /// The 16 bits at byte `at` of a frame with all tags. `None` for a frame in a packet socket's
+    /// ring.
     fn word_inside(&self, at: usize) -> Option<u16> {
-        let is_inside = self.headroom == OF_RECORD;
-        let word = self.data().get(at..at + 2).filter(|_| is_inside)?;
+        let word = self
+            .data()
+            .get(at..at + 2)
+            .filter(|_| self.has_all_tags())?;
         Some(u16::from_be_bytes([word[0], word[1]]))
     }
 
-    /// The protocol of a record's frame, after the first tag.
+    /// The protocol of a frame with all tags, after the first one.
     fn protocol_inside(&self) -> u16 {
         let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN as usize);
         match self.word_inside(ADDRESSES_LEN + tag_len) {
@@ -342,9 +356,9 @@ impl Frame<'_> {
     #[inline]
     pub fn link(&self) -> LinkInfo {
         LinkInfo {
-            protocol: match self.headroom {
-                OF_RECORD => self.protocol_inside(),
-                _ => u16::from_be_bytes(self.link_bytes(2)),
+            protocol: match self.has_all_tags() {
+                true => self.protocol_inside(),
+                false => u16::from_be_bytes(self.link_bytes(2)),
             },
             ifindex: u32::from_ne_bytes(self.link_bytes(4)),
             hatype: u16::from_ne_bytes(self.link_bytes(8)),

@@ -21,8 +21,10 @@ static inline long put_tag_back(struct msghdr *message, unsigned char *data, lon
       continue;
     struct tpacket_auxdata beside;
     memcpy(&beside, CMSG_DATA(it), sizeof beside);
-    if (!(beside.tp_status & TP_STATUS_VLAN_VALID) || captured < ADDRESSES)
+    if (!(beside.tp_status & TP_STATUS_VLAN_VALID))
       return 0;
+    if (captured < ADDRESSES)
+      return TAG;
     int has_type = beside.tp_status & TP_STATUS_VLAN_TPID_VALID;
     uint16_t tag[2] = {htons(has_type ? beside.tp_vlan_tpid : ETH_P_8021Q),
                        htons(beside.tp_vlan_tci)};
