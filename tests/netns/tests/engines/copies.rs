@@ -63,7 +63,7 @@ fn captured(
     served.check()?;
     for part in (0..frames.len()).step_by(PART) {
         let end = frames.len().min(part + PART);
-        served.send(wire, &frames[part..end])?;
+        wire.send_as_tap(&frames[part..end])?;
         wait_for_packets(&flow, end)?;
         let for_members = end - usize::try_from(truth::dropped(&frames[..end]))?;
         wait_for_packets(&steered, if steered.is_empty() { 0 } else { for_members })?;

@@ -1,17 +1,9 @@
 //! The engines, and what takes the packets for each of them: the kernel, a poller, or a stand-in.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fanpcap_netns::poller::{Poller, Summary};
 use fanpcap_netns::{DEVICE, Wire};
-use fanpcap_poller::netmap::NetmapSource;
-use fanpcap_ring::NetmapRing;
-use fanpcap_testkit::traffic::Frame;
-use fanpcap_testkit::{Program, dpdk, library, pfring, veth};
-
-use crate::module::{Calls, INTERFACE, Module};
-use crate::scene;
+use fanpcap_testkit::{Program, dpdk, library, netmap, pfring, veth};
 
 /// An engine, by the name that precedes the device's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +21,11 @@ pub(crate) enum Engine {
 /// An engine that members can use on the wire's end.
 pub(crate) struct Served {
     engine: Engine,
-    by: By,
+    /// The program `fanpcap poller`, if the kernel does not take the packets for the members.
+    poller: Option<Poller>,
     /// Settings of the members' environment.
     settings: Vec<(&'static str, String)>,
 }
-
-/// Who takes the packets for the members.
-enum By {
-    /// The kernel.
-    Kernel,
-    /// The program `fanpcap poller`.
-    Program(Poller),
-    /// A poller in threads of the test, on memory as netmap's module has it.
-    Module(Calls, scene::Poller),
-}
-
-/// The slots of the stand-in's ring for netmap.
-const SLOTS: u32 = 1024;
 
 impl Engine {
     pub(crate) fn name(self) -> &'static str {
@@ -95,51 +75,34 @@ impl Engine {
     pub(crate) fn serve(self, wire: &Wire) -> Result<Served> {
         let scratch = &wire.scratch;
         let mut settings = Vec::new();
-        let by = match self {
-            Self::Tpacket | Self::Xdp => By::Kernel,
-            Self::Packet | Self::Afxdp => By::Program(Poller::start(self.name(), scratch)?),
+        let device = self.device();
+        let start = |device: &str, options: &[&str], variable| {
+            Poller::start_set(device, options, &[variable], scratch).map(Some)
+        };
+        let poller = match self {
+            Self::Tpacket | Self::Xdp => None,
+            Self::Packet | Self::Afxdp => Some(Poller::start(self.name(), scratch)?),
             Self::Dpdk => {
                 let plugin = dpdk::plugin(scratch)?.display().to_string();
-                let device = format!("{},iface={DEVICE},framecnt=16384", self.device());
-                let variables = [("FANPCAP_DPDK_PLUGIN", plugin)];
-                By::Program(Poller::start_set(
-                    &device,
-                    &["--no-huge"],
-                    &variables,
-                    scratch,
-                )?)
+                let device = format!("{device},iface={DEVICE},framecnt=16384");
+                start(&device, &["--no-huge"], ("FANPCAP_DPDK_PLUGIN", plugin))?
             }
-            Self::Zc => {
-                let device = self.device();
-                By::Program(Poller::start_set(
-                    &device,
-                    &[],
-                    &[with_pfring(wire)?],
-                    scratch,
-                )?)
+            Self::Netmap => {
+                let module = netmap::stand_in(scratch)?.display().to_string();
+                start(&device, &[], ("LD_PRELOAD", module))?
             }
+            Self::Zc => start(&device, &[], with_pfring(wire)?)?,
             Self::Pfring => {
                 settings.push(with_pfring(wire)?);
-                By::Kernel
+                None
             }
-            Self::Netmap => of_module()?,
         };
         Ok(Served {
             engine: self,
-            by,
+            poller,
             settings,
         })
     }
-}
-
-/// A poller on the stand-in for netmap's module.
-fn of_module() -> Result<By> {
-    let module = Module::new(SLOTS, 0);
-    let ring = NetmapRing::new(module.map(), INTERFACE, 0).context("no ring")?;
-    let calls = Calls::on(module);
-    let source = Box::new(NetmapSource::new(ring, calls.clone(), 0));
-    let poller = scene::Poller::start_of(Engine::Netmap.name(), source, false, Duration::ZERO)?;
-    Ok(By::Module(calls, poller))
 }
 
 /// The variable by which programs find our library, and the stand-in for PF_RING's library.
@@ -164,16 +127,6 @@ impl Served {
         Ok(self.settings.iter().fold(program, set))
     }
 
-    /// Sends frames to the device on which the members capture.
-    pub(crate) fn send(&self, wire: &Wire, frames: &[Frame]) -> Result<()> {
-        let By::Module(calls, _) = &self.by else {
-            return wire.send_as_tap(frames);
-        };
-        let mut module = calls.module();
-        frames.iter().for_each(|it| module.receive(&[&it.bytes]));
-        Ok(())
-    }
-
     /// Checks that packets do not come by another engine.
     pub(crate) fn check(&self) -> Result<()> {
         let is_at_driver = veth::has_xdp(DEVICE)?;
@@ -184,15 +137,8 @@ impl Served {
         Ok(())
     }
 
-    /// Ends the poller if there is one. Returns what the program `fanpcap poller` has counted.
+    /// Ends the poller if there is one. Returns what it has counted.
     pub(crate) fn end(self) -> Result<Option<Summary>> {
-        match self.by {
-            By::Program(poller) => poller.end().map(Some),
-            By::Kernel => Ok(None),
-            By::Module(_, poller) => {
-                drop(poller);
-                Ok(None)
-            }
-        }
+        self.poller.map(Poller::end).transpose()
     }
 }

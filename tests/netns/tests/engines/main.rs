@@ -3,12 +3,6 @@
 //! docs/engines.md.
 #![allow(clippy::print_stdout, reason = "tests print")]
 
-#[path = "../poller/scene.rs"]
-#[allow(dead_code, reason = "the tests of pollers use the rest")]
-mod scene;
-#[path = "../../../../crates/fanpcap-poller/tests/scene/netmap_module.rs"]
-#[allow(dead_code, reason = "the tests of the source use the rest")]
-mod module;
 mod truth;
 mod engine;
 mod copies;

@@ -32,6 +32,7 @@ fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
     for ended in &ended {
         received += ended.count(" packets received by filter")?;
         ensure!(ended.count(" packets dropped by kernel")? == 0);
+        ensure!(!ended.said.contains("WARNING"), "{}", ended.said);
     }
     ensure!(received == packets, "{received} of {packets} received");
     ended.iter().map(Ended::capture).collect()
@@ -42,7 +43,9 @@ fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
 fn tcpdump_has_each_packet_of_its_filter_once() -> Result<()> {
     on_wire(1, |wire| {
         let stand_in = pfring::stand_in(&wire.scratch)?;
-        let all = tcpdump(wire, &stand_in)?.start(&wire.scratch)?;
+        // PF_RING's ring has no size in bytes, so it is not smaller than the application asks for.
+        let all = tcpdump(wire, &stand_in)?.args(["-B", "262144"]);
+        let all = all.start(&wire.scratch)?;
         let udp = tcpdump(wire, &stand_in)?.arg("udp").start(&wire.scratch)?;
         let frames = traffic::frames(1, &traffic::flows(1, 20), 0..3000)?;
         wire.send_as_tap(&frames)?;
@@ -89,6 +92,10 @@ fn a_device_goes_down_and_up_and_away() -> Result<()> {
         let members = vec![tcpdump(wire, &stand_in)?.start(&wire.scratch)?];
         veth::ip(&format!("link set {DEVICE} down"))?;
         veth::ip(&format!("link set {DEVICE} up"))?;
+        // Until then the kernel drops what is sent.
+        [FAR_DEVICE, DEVICE]
+            .into_iter()
+            .try_for_each(veth::await_up)?;
         let frames = traffic::frames(1, &traffic::flows(1, 5), 0..20)?;
         wire.send_as_tap(&frames)?;
         wait_for_packets(&members, frames.len())?;

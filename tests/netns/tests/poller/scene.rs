@@ -75,18 +75,6 @@ impl Poller {
             "afxdp" => Box::new(afxdp::open(ifindex, 1)?.remove(0)),
             _ => bail!("no engine {engine}"),
         };
-        Self::start_of(engine, source, sends, between)
-    }
-
-    /// Starts a poller that takes the packets of `source`, and serves them as those of [`DEVICE`]
-    /// on `engine`. The other arguments are those of [`Poller::start_as`].
-    pub(crate) fn start_of(
-        engine: &str,
-        source: Box<dyn Source + Send>,
-        sends: bool,
-        between: Duration,
-    ) -> Result<Self> {
-        let ifindex = interface::index(DEVICE).context("no device")?;
         let queue = Queue::start(source, Idle::Sleep, || {})?;
         let (directory, _) = place::make()?;
         let name = place::name(engine, DEVICE);
