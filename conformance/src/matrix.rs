@@ -90,9 +90,9 @@ pub fn page(rows: &[Row], version: &str) -> Result<String> {
          Written by `cargo run -p fanpcap-conformance -- matrix`, as root, with libpcap {version}.\n\n\
          {} programs in `c/` show one behaviour each. A program runs on the system's library, and on ours\n\
          in {} ways ({names}). Output and exit status must be the same.\n\n\
-         The packets of the column dpdk come from a poller of DPDK's driver net_af_packet. Those of the columns\n\
-         zc and pfring come from a stand-in for PF_RING's library, and those of the column netmap from a\n\
-         stand-in for netmap's kernel module. The stand-ins do not keep packets from the host.\n\n\
+         The packets of the column dpdk come from a poller of DPDK's driver net_af_packet. Those of the\n\
+         columns zc and pfring come from a stand-in for PF_RING's library, and those of the column netmap\n\
+         from a stand-in for netmap's kernel module. The stand-ins do not keep packets from the host.\n\n\
          {runs} comparisons were made: {} found no difference, {differing} found an intended difference.\n\
          The system's library exports {} symbols; the programs use {covered} of them.\n",
         rows.len(),
