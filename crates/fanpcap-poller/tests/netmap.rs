@@ -185,14 +185,14 @@ fn memory_without_such_a_ring_is_refused() {
 #[test]
 fn a_buffer_outside_of_the_memory_is_an_error() {
     let memory = Memory::new(16);
-    let mut ring = NetmapRing::new(memory.map(), INTERFACE, 0).unwrap();
-    for number in [u32::MAX, 16 << 20] {
+    let len = u32::try_from(BUFFER_LEN).unwrap();
+    for (number, len) in [(u32::MAX, len), (16 << 20, len), (u32::MAX, u32::MAX)] {
+        memory.put(ring_at(0) + 12, &len.to_ne_bytes());
         memory.put(ring_at(0) + 256, &number.to_ne_bytes());
         memory.put(ring_at(0) + 256 + 4, &60_u16.to_ne_bytes());
         memory.put(ring_at(0) + 28, &1_u32.to_ne_bytes());
+        let mut ring = NetmapRing::new(memory.map(), INTERFACE, 0).unwrap();
         assert!(ring.lend(64, |_| panic!("lent")).is_err());
-        // The next one is read from the same slot.
-        ring = NetmapRing::new(memory.map(), INTERFACE, 0).unwrap();
     }
     // The module says that a buffer has more bytes than it has.
     let (mut source, calls) = source(16, 0);

@@ -220,8 +220,8 @@ impl NetmapRing {
 
     /// The address and the length of a slot's bytes.
     fn buffer(&self, slot: Slot) -> Result<(NonNull<u8>, usize), Corrupt> {
-        let offset = i64::from(slot.buffer) * i64::from(self.buffer_len);
-        let at = self.buffers.checked_add(offset);
+        let offset = i64::from(slot.buffer).checked_mul(self.buffer_len.into());
+        let at = offset.and_then(|offset| self.buffers.checked_add(offset));
         let at = at.and_then(|at| usize::try_from(at).ok());
         let len = usize::from(slot.len);
         let end = at.and_then(|at| at.checked_add(len));
