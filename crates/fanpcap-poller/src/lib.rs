@@ -35,6 +35,7 @@ pub mod dpdk;
 mod sender;
 pub mod kind;
 mod naps;
+mod sleep;
 pub mod queue;
 pub mod device;
 pub mod server;

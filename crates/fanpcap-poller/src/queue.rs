@@ -3,10 +3,10 @@
 
 use crate::fan_out::{FanOut, MemberSlot};
 use crate::group::{Dismissed, Wants};
-use crate::naps::Naps;
 use crate::shared::Shared;
+use crate::sleep::{LONGEST, Sleep};
 use crate::source::{Source, SourceCounts, SourceError};
-use fanpcap_linux::wait::{self, POLLIN, Wake, clock};
+use fanpcap_linux::wait::{Wake, clock};
 use fanpcap_ring::pool::{LaneWriter, PoolCounts};
 use std::collections::BTreeMap;
 use std::hint;
@@ -29,9 +29,9 @@ pub enum Idle {
 /// How many bursts without packets come before the thread sleeps.
 const BEFORE_SLEEP: u32 = 64;
 
-/// The longest sleep, the time between two checks of an idle source, and the time between two looks
-/// at what a source has dropped.
-const CHECK: Duration = Duration::from_millis(100);
+/// The time between two checks of an idle source, and between two looks at what a source has
+/// dropped.
+const CHECK: Duration = LONGEST;
 
 /// What the thread has. Other threads change it by [`Queue::change`].
 pub struct Polled {
@@ -260,50 +260,6 @@ fn run(mut polled: Polled, changes: &Receiver<Change>, wake: &Wake, idle: Idle) 
         empty = BEFORE_SLEEP;
         if sleep.once(&mut *polled.source, wake) {
             checked_ns = 0;
-        }
-    }
-}
-
-/// The sleep of a thread whose source has no packets.
-#[derive(Default)]
-struct Sleep {
-    naps: Naps,
-    /// Whether the source is prepared for a wait.
-    is_prepared: bool,
-}
-
-impl Sleep {
-    /// Sleeps until the source's descriptor is readable, or `wake` is signalled; for a short time
-    /// if the source has no descriptor. If the thread must look for packets once more before,
-    /// returns at once. Returns whether the source has an error.
-    fn once(&mut self, source: &mut dyn Source, wake: &Wake) -> bool {
-        if source.waits_on().is_none() {
-            // After a signal handler, the loop comes back here.
-            let _ = wait::wait(None, Some(wake), Some(self.naps.next()));
-            wake.clear();
-            return false;
-        }
-        if !self.is_prepared {
-            self.is_prepared = true;
-            if source.begin_wait() {
-                return false;
-            }
-        }
-        let woken = wait::wait(source.waits_on(), Some(wake), Some(CHECK));
-        wake.clear();
-        self.finish(source);
-        woken.is_ok_and(|woken| woken.socket & !POLLIN != 0)
-    }
-
-    /// Packets have come.
-    fn end(&mut self, source: &mut dyn Source) {
-        self.naps = Naps::default();
-        self.finish(source);
-    }
-
-    fn finish(&mut self, source: &mut dyn Source) {
-        if std::mem::take(&mut self.is_prepared) {
-            source.end_wait();
         }
     }
 }
