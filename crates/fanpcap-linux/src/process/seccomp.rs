@@ -142,7 +142,9 @@ const CALLS: Option<&[c_long]> = Some(&[
 ]);
 
 /// What drivers of DPDK call later: timers for the states of links, messages in batches, the nodes
-/// of their memory, and connections of virtual devices.
+/// of their memory, and connections of virtual devices. DPDK's own thread begins its epoll instance
+/// again when a driver adds or removes an interrupt.
+#[rustfmt::skip]
 const DRIVERS: &[c_long] = &[
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
@@ -154,6 +156,7 @@ const DRIVERS: &[c_long] = &[
     libc::SYS_set_mempolicy,
     libc::SYS_mbind,
     libc::SYS_munlock,
+    #[cfg(target_arch = "x86_64")] libc::SYS_epoll_create,
 ];
 
 #[cfg(test)]
@@ -220,9 +223,14 @@ mod tests {
             println!("confined");
             return;
         }
-        let own = "process::seccomp::tests::a_confined_process_serves_and_runs_nothing";
+        run_again("a_confined_process_serves_and_runs_nothing");
+    }
+
+    /// Runs a test of this module in a process of its own, which prints "confined".
+    fn run_again(test: &str) {
+        let own = format!("process::seccomp::tests::{test}");
         let said = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "--nocapture", "--test-threads=1", own])
+            .args(["--exact", "--nocapture", "--test-threads=1", &own])
             .env(AGAIN, "1")
             .output()
             .unwrap();
@@ -231,6 +239,21 @@ mod tests {
             said.status.success() && printed.contains("confined"),
             "{said:?}"
         );
+    }
+
+    /// DPDK's thread panics if it gets no epoll instance (eal_interrupts.c:
+    /// `eal_intr_thread_main()`).
+    #[test]
+    fn a_driver_may_remove_its_interrupt() {
+        if env::var_os(AGAIN).is_none() {
+            return run_again("a_driver_may_remove_its_interrupt");
+        }
+        confine_with_drivers().unwrap();
+        // SAFETY: takes a plain number.
+        let epoll = check(unsafe { libc::epoll_create(1) }).unwrap();
+        // SAFETY: the descriptor is open, and nobody else has it.
+        check(unsafe { libc::close(epoll) }).unwrap();
+        println!("confined");
     }
 
     /// A call of another machine must not pass as one of this machine with the same number.
