@@ -21,4 +21,4 @@ pub use name::{Bus, DeviceName, NameError, arguments_for};
 pub use plugin::{LoadError, Plugin};
 pub use port::{Facts, Lent, OpenError, Opened, PortCounts, PortOptions, PortState, Queue, Sender};
 pub use stamps::DeviceClock;
-pub use system::{PciError, check_pci, free_huge_bytes};
+pub use system::{Bound, PciError, check_pci, free_huge_bytes};

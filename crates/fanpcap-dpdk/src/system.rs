@@ -2,7 +2,7 @@
 //! reason.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 /// Bytes of huge pages that no process has. `sys` is where sysfs is mounted.
@@ -40,7 +40,8 @@ impl fmt::Display for PciError {
             Self::NoDriver(address) => write!(
                 f,
                 "the device has no driver: give it to DPDK by 'dpdk-devbind.py --bind=vfio-pci \
-                 {address}'"
+                 {address}', or by --bind=uio_pci_generic where vfio-pci refuses it because there \
+                 is no IOMMU"
             ),
             Self::Kernel(address, driver) => write!(
                 f,
@@ -74,13 +75,41 @@ pub fn check_pci(sys: &Path, address: &str) -> Result<(), PciError> {
     if !device.exists() {
         return Err(PciError::Missing(address.to_owned()));
     }
-    let Ok(driver) = fs::read_link(device.join("driver")) else {
+    let Some(driver) = driver_of(&device) else {
         return Err(PciError::NoDriver(address.to_owned()));
     };
-    let driver = driver.file_name().unwrap_or_default().to_string_lossy();
     match DRIVERS.contains(&&*driver) {
         true => Ok(()),
-        false => Err(PciError::Kernel(address.to_owned(), driver.into_owned())),
+        false => Err(PciError::Kernel(address.to_owned(), driver)),
+    }
+}
+
+/// The name of the driver to which a device is bound. `device` is the device's directory.
+fn driver_of(device: &Path) -> Option<String> {
+    let driver = fs::read_link(device.join("driver")).ok()?;
+    Some(driver.file_name()?.to_string_lossy().into_owned())
+}
+
+/// A PCI device and the driver that it had. DPDK says that a device was removed only if the driver
+/// is vfio-pci.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    device: PathBuf,
+    driver: String,
+}
+
+impl Bound {
+    /// Notes the driver of the device with this address; `None` if the device has no driver. `sys`
+    /// is where sysfs is mounted.
+    pub fn new(sys: &Path, address: &str) -> Option<Self> {
+        let device = sys.join("bus/pci/devices").join(address);
+        let driver = driver_of(&device)?;
+        Some(Self { device, driver })
+    }
+
+    /// Whether the device was removed, or taken from the driver.
+    pub fn is_gone(&self) -> bool {
+        driver_of(&self.device).as_ref() != Some(&self.driver)
     }
 }
 
@@ -129,7 +158,30 @@ mod tests {
             error.contains("has no driver") && error.contains("dpdk-devbind.py"),
             "{error}"
         );
+        assert!(error.contains("uio_pci_generic"), "{error}");
         let error = check_pci(&sys, "0000:05:00.0").unwrap_err().to_string();
         assert!(error.contains("no PCI device 0000:05:00.0"), "{error}");
+    }
+
+    #[test]
+    fn a_device_that_loses_its_driver_is_gone() {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let sys = scratch.file("sys");
+        let device = sys.join("bus/pci/devices/0000:01:00.0");
+        fs::create_dir_all(&device).unwrap();
+        assert!(Bound::new(&sys, "0000:01:00.0").is_none());
+        let bind = |driver: &str| symlink(format!("../{driver}"), device.join("driver")).unwrap();
+        bind("uio_pci_generic");
+        let bound = Bound::new(&sys, "0000:01:00.0").unwrap();
+        assert!(!bound.is_gone());
+        fs::remove_file(device.join("driver")).unwrap();
+        assert!(bound.is_gone());
+        bind("e1000e");
+        assert!(bound.is_gone(), "the host has the device");
+        fs::remove_file(device.join("driver")).unwrap();
+        bind("uio_pci_generic");
+        assert!(!bound.is_gone());
+        fs::remove_dir_all(&device).unwrap();
+        assert!(bound.is_gone());
     }
 }

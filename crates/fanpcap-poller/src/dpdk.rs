@@ -4,15 +4,15 @@
 use crate::burst::{Burst, Packet};
 use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_dpdk::{
-    Bus, DeviceClock, DeviceName, Eal, Facts, Lent, OpenError, PortCounts, PortOptions, PortState,
-    Queue, Sender,
+    Bound, Bus, DeviceClock, DeviceName, Eal, Facts, Lent, OpenError, PortCounts, PortOptions,
+    PortState, Queue, Sender,
 };
 use fanpcap_linux::interface;
 use fanpcap_linux::wait::clock;
 use fanpcap_wire::{Frame, Tag};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A receive queue of a device of DPDK as a source.
@@ -126,7 +126,7 @@ pub fn open_with(eal: Eal, name: &DeviceName, options: PortOptions) -> Result<Op
         descriptors: facts.descriptors,
         lent: 0,
         clock: facts.has_stamps.then(Clock::default),
-        below: Below::of(Path::new(SYS), name),
+        below: Below::of(name),
         sender: sender.clone(),
         counts: PortCounts::default(),
         failed: 0,
@@ -178,14 +178,14 @@ const SYS: &str = "/sys";
 enum Below {
     /// The index of a network interface under a virtual device. It may get another name.
     Interface(u32),
-    /// The directory of a device on the PCI bus.
-    Pci(PathBuf),
+    /// A device on the PCI bus, with its driver.
+    Pci(Bound),
 }
 
 impl Below {
-    fn of(sys: &Path, name: &DeviceName) -> Option<Self> {
+    fn of(name: &DeviceName) -> Option<Self> {
         match name.bus() {
-            Bus::Pci => Some(Self::Pci(sys.join("bus/pci/devices").join(name.name()))),
+            Bus::Pci => Bound::new(Path::new(SYS), name.name()).map(Self::Pci),
             Bus::Vdev => interface::index(name.interface()?).map(Self::Interface),
         }
     }
@@ -193,7 +193,7 @@ impl Below {
     fn is_gone(&self) -> bool {
         match self {
             Self::Interface(index) => matches!(interface::find_name(*index), Ok(None)),
-            Self::Pci(directory) => matches!(directory.try_exists(), Ok(false)),
+            Self::Pci(bound) => bound.is_gone(),
         }
     }
 }
@@ -290,24 +290,5 @@ impl Source for DpdkSource {
             faulty: self.counts.errors,
             failed: self.failed,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn a_device_without_its_directory_is_gone() {
-        let scratch = fanpcap_testkit::Scratch::new().unwrap();
-        let sys = scratch.file("sys");
-        let name = DeviceName::parse("0000:3b:00.0").unwrap();
-        let directory = sys.join("bus/pci/devices/0000:3b:00.0");
-        fs::create_dir_all(&directory).unwrap();
-        let below = Below::of(&sys, &name).unwrap();
-        assert!(!below.is_gone());
-        fs::remove_dir(&directory).unwrap();
-        assert!(below.is_gone());
     }
 }
