@@ -88,6 +88,8 @@ static struct {
 	FILE *stream;
 	char *text;
 	size_t len;
+	/* Where the messages end that tell why the function has failed. */
+	size_t reason_end;
 } said;
 
 /* Begins to collect messages. Returns where they begin. */
@@ -99,13 +101,23 @@ static size_t collect(void)
 		return 0;
 	fflush(said.stream);
 	rte_openlog_stream(said.stream);
+	said.reason_end = SIZE_MAX;
 	return said.len;
+}
+
+/* Leaves out the messages that follow: those of the steps that undo others. */
+static void end_reason(void)
+{
+	if (said.stream == NULL)
+		return;
+	fflush(said.stream);
+	said.reason_end = said.len;
 }
 
 /* Copies the last lines from `begin` on to `why`, with "; " between them. */
 static void copy_lines(size_t begin, char *why, size_t len)
 {
-	size_t end = said.len;
+	size_t end = RTE_MIN(said.len, said.reason_end);
 	while (end > begin && said.text[end - 1] == '\n')
 		end--;
 	if (end - begin >= len)
@@ -352,6 +364,14 @@ static void close_port(struct fanpcap_dpdk_port *port)
 	free(port);
 }
 
+/* Closes the port. Drivers complain about interrupts that the device does not have. */
+static void close_quietly(struct fanpcap_dpdk_port *port)
+{
+	size_t from = collect();
+	close_port(port);
+	tell(from, 0, NULL, 0);
+}
+
 /*
  * Whether the queue's interrupt has a descriptor that no earlier queue has. DPDK adds a descriptor
  * to one epoll instance only, and reports success for the others.
@@ -486,6 +506,7 @@ static int open_named(const char *bus, const char *name, const char *arguments,
 	if (rc == 0)
 		rc = start(port, options, facts);
 	if (rc != 0) {
+		end_reason();
 		(void)rte_eal_hotplug_remove(bus, name);
 		free_pools(port);
 		return rc;
@@ -511,7 +532,7 @@ static int open_port(const char *bus, const char *name, const char *arguments,
 	if (rc == 0)
 		*opened = port;
 	else if (port->queue_count > 0)
-		close_port(port);
+		close_quietly(port);
 	else
 		free(port);
 	return rc;
@@ -721,7 +742,7 @@ const struct fanpcap_dpdk_table fanpcap_dpdk = {
 	.runs = rte_version,
 	.begin = begin,
 	.open = open_port,
-	.close = close_port,
+	.close = close_quietly,
 	.queue = queue_of,
 	.burst = burst,
 	.release = release,

@@ -108,6 +108,8 @@ pub enum OpenError {
     Memory(String),
     /// DPDK's error and words.
     Failed(io::Error, String),
+    /// The device has no IOMMU, and the process does not know physical addresses: DPDK's words.
+    Addresses(String),
 }
 
 impl fmt::Display for OpenError {
@@ -122,6 +124,7 @@ impl fmt::Display for OpenError {
             Self::Permission(words) => ("this process may not open the device".to_owned(), words),
             Self::Memory(words) => (NO_MEMORY.to_owned(), words),
             Self::Failed(error, words) => (format!("DPDK can't open the device: {error}"), words),
+            Self::Addresses(words) => (NO_ADDRESSES.to_owned(), words),
         };
         match words.is_empty() {
             true => f.write_str(&text),
@@ -132,8 +135,12 @@ impl fmt::Display for OpenError {
 
 impl Error for OpenError {}
 
-const NO_MEMORY: &str = "there is no memory for packets: reserve more huge pages ('sysctl \
-                         vm.nr_hugepages=1024'), or ask for fewer queues";
+const NO_MEMORY: &str = "there is no memory for packets: reserve more huge pages, 64 MiB and 32 \
+                         MiB for each receive queue (vm.nr_hugepages), or ask for fewer queues";
+
+const NO_ADDRESSES: &str = "without vfio-pci and an IOMMU, the device needs physical addresses: run \
+                            as root with CAP_SYS_ADMIN, and with huge pages in the place of \
+                            --no-huge";
 
 // errno(3).
 const EPERM: i32 = 1;
@@ -274,6 +281,10 @@ impl Eal {
 }
 
 fn failed(rc: i32, words: String, most_queues: u32) -> OpenError {
+    // DPDK's error for this is EINVAL (pci_common.c: rte_pci_probe_one_driver()).
+    if words.contains("Expecting 'PA' IOVA mode") {
+        return OpenError::Addresses(words);
+    }
     match rc.saturating_neg() {
         E2BIG => OpenError::Queues(most_queues),
         EPERM | EACCES if rc != -1 || words.contains("ermission") => OpenError::Permission(words),
@@ -501,5 +512,9 @@ mod tests {
         assert!(failed.contains("DPDK can't open the device"), "{failed}");
         assert!(failed.contains("(EAL: no such driver)"), "{failed}");
         assert!(text(-1, "Permission denied").contains("may not open"));
+        let words = "EAL:   Expecting 'PA' IOVA mode but current mode is 'VA', not initializing";
+        let addresses = text(-22, words);
+        assert!(addresses.contains("CAP_SYS_ADMIN") && addresses.contains("--no-huge"));
+        assert!(addresses.contains(words), "{addresses}");
     }
 }
