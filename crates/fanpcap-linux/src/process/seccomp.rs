@@ -249,10 +249,9 @@ mod tests {
             return run_again("a_driver_may_remove_its_interrupt");
         }
         confine_with_drivers().unwrap();
-        // SAFETY: takes a plain number.
-        let epoll = check(unsafe { libc::epoll_create(1) }).unwrap();
-        // SAFETY: the descriptor is open, and nobody else has it.
-        check(unsafe { libc::close(epoll) }).unwrap();
+        // SAFETY: takes a plain number. The descriptor lives as long as this process.
+        let epoll = unsafe { libc::epoll_create(1) };
+        assert!(epoll >= 0, "{}", io::Error::last_os_error());
         println!("confined");
     }
 
