@@ -56,8 +56,11 @@ fn a_time_is_kept_when_the_rate_is_not() {
             assert_eq!(result["kept"], false, "{result}");
             assert_eq!(result["asked"], "400Gbit/s", "{result}");
         }
-        let slow = result("--rate 2000 --seconds 0.2")?;
-        assert_eq!(slow["kept"], true, "{slow}");
+        // On a busy machine it is late at times.
+        await_for("a rate that is kept", LIMIT, || {
+            let slow = result("--rate 2000 --seconds 0.2")?;
+            Ok((slow["kept"] == true).then_some(()))
+        })?;
         let text = fanpcap_gen(&format!("-i {NEAR} --rate 400Gbit --seconds 0.2"))?;
         let text = String::from_utf8_lossy(&text.stdout).into_owned();
         assert!(text.contains("asked 400Gbit/s, reached"), "{text}");

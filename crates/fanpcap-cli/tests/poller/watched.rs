@@ -1,6 +1,8 @@
 //! What `fanpcap group`, `top` and `metrics` show of a poller's members, and how `fanpcap group`
 //! changes their shares: on both sources, with tcpdump.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
@@ -263,14 +265,20 @@ fn the_account_of_a_killed_member_is_kept() -> Result<()> {
 /// The JSON of a command, which nobody runs if `is_nobody`, with packets of the device from the
 /// poller.
 fn told(arguments: &str, is_nobody: bool) -> Result<Value> {
+    let scratch = Scratch::new()?;
     let mut command = Command::new(COMMAND);
+    if is_nobody {
+        // The source tree may be where only root can read it.
+        let copy = scratch.file("fanpcap");
+        fs::copy(COMMAND, &copy)?;
+        fs::set_permissions(scratch.file(""), Permissions::from_mode(0o755))?;
+        command = Command::new(copy);
+        command.uid(NOBODY).gid(NOBODY);
+    }
     command.args(arguments.split_whitespace()).arg("--json");
     command
         .env("PCAP_DRIVER", "packet")
         .env("PCAP_CONFIG", "/dev/null");
-    if is_nobody {
-        command.uid(NOBODY).gid(NOBODY);
-    }
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     serde_json::from_slice(&output.stdout).context(said)
