@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use fanpcap_linux::interface;
 pub use fanpcap_linux::process::netns::{current, enter};
 
-use crate::veth::ip;
+use crate::veth::{await_up, ip};
 
 /// Runs `work` on a thread in a new network namespace. In the namespace, lo is up, and the kernel
 /// configures no IPv6 address by itself, so that only the test's frames are on the wires. The
@@ -35,6 +35,7 @@ pub fn on_pair(test: impl FnOnce(u32) + Send) {
         ip("link add va type veth peer name vb")?;
         ip("link set va up")?;
         ip("link set vb up")?;
+        ["va", "vb"].into_iter().try_for_each(await_up)?;
         test(interface::index("vb").context("no device vb")?);
         Ok(())
     };
