@@ -9,8 +9,9 @@ use std::time::Duration;
 pub(crate) const LONGEST: Duration = Duration::from_millis(100);
 
 /// After so many sleeps in a row that a packet should have ended, the thread no longer relies on
-/// the source's descriptor. A single one may be chance: a packet came when the time was over.
-const MISSES: u32 = 2;
+/// the source's descriptor. Fewer may be chance: packets came when the time was just over, and on a
+/// busy machine the thread looked for them late.
+const MISSES: u32 = 4;
 
 /// How a thread sleeps until its source has packets.
 #[derive(Default)]
@@ -162,16 +163,19 @@ mod tests {
     #[test]
     fn a_descriptor_that_misses_packets_is_not_relied_on() {
         let mut scene = Scene::new(true);
-        let waits = [(); 4].map(|()| scene.wait());
-        assert_eq!(waits, [true, true, false, false]);
+        let waits = [(); 6].map(|()| scene.wait());
+        assert_eq!(waits, [true, true, true, true, false, false]);
     }
 
     #[test]
     fn a_descriptor_that_wakes_the_thread_is_relied_on_again() {
         let mut scene = Scene::new(true);
-        assert!(scene.wait());
+        for _ in 1..MISSES {
+            assert!(scene.wait());
+        }
         scene.writer.write_all(b"x").unwrap();
         assert!(scene.wait());
+        assert_eq!(scene.sleep.misses, 0);
         (scene.source.reader, scene.writer) = UnixStream::pair().unwrap();
         scene.wake.signal();
         assert!(scene.wait(), "the wait was ended by the caller");
@@ -195,6 +199,6 @@ mod tests {
     #[test]
     fn a_descriptor_that_needs_no_arming_is_relied_on() {
         let mut scene = Scene::new(false);
-        assert!([(); 4].map(|()| scene.wait()).iter().all(|it| *it));
+        assert!((0..=MISSES).all(|_| scene.wait()));
     }
 }
