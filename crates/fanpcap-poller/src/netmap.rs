@@ -9,9 +9,9 @@ use crate::source::{Source, SourceCounts, SourceError};
 use fanpcap_linux::netmap::ReceiveRing;
 use fanpcap_linux::wait::ENXIO;
 use fanpcap_ring::NetmapRing;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::{io, mem};
 
 /// The system calls of a source.
 pub trait Control: Send {
@@ -76,7 +76,9 @@ pub struct NetmapSource<C> {
     /// Whether the last burst had no packet, although slots wait: the end of a packet has not come.
     is_unfinished: bool,
     lent: u64,
-    /// How often a system call found the ring full.
+    /// The ring's tail after the last system call that [`NetmapSource::note_full`] has seen.
+    tail: u32,
+    /// How often a system call left the ring full.
     full: u64,
 }
 
@@ -107,6 +109,7 @@ impl<C: Control> NetmapSource<C> {
     /// The source of a ring, and the system calls that move the ring on.
     pub fn new(ring: NetmapRing, control: C, queue: u16) -> Self {
         Self {
+            tail: ring.tail(),
             ring,
             control,
             queue,
@@ -126,13 +129,21 @@ impl<C: Control> NetmapSource<C> {
                 Some(ENXIO) => SourceError::Gone,
                 _ => SourceError::Other(error),
             })?;
-        self.full += u64::from(self.ring.is_full());
+        self.note_full();
         Ok(())
+    }
+
+    /// Counts if a system call since the last look has filled the ring: that of the source, or
+    /// poll(2) of its thread.
+    fn note_full(&mut self) {
+        let before = mem::replace(&mut self.tail, self.ring.tail());
+        self.full += u64::from(self.tail != before && self.ring.is_full());
     }
 }
 
 impl<C: Control> Source for NetmapSource<C> {
     fn burst<'s>(&'s mut self, burst: &mut Burst<'s>) -> Result<(), SourceError> {
+        self.note_full();
         // A quarter at a time, so that the module has slots while packets come all the time.
         let is_dry = self.is_unfinished || self.ring.waiting() == 0;
         if is_dry || self.free >= self.ring.count() / 4 {

@@ -77,6 +77,30 @@ fn a_ring_with_room_has_lost_nothing() {
 }
 
 #[test]
+fn a_ring_that_poll_finds_full_is_counted_once() {
+    let (mut source, calls) = source(256, 0);
+    for round in 1..=3 {
+        (0..300).for_each(|it| calls.module().receive(&[&frame(it)]));
+        // The thread had no packets, and waited by poll(2).
+        calls.module().sync().unwrap();
+        // Bursts that take nothing find the ring as full as before.
+        for _ in 0..2 {
+            source.burst(&mut Burst::of(0)).unwrap();
+            source.release();
+        }
+        // Of the 255 packets in the ring, one burst has 64. The next one syncs.
+        let mut found = 0;
+        while found < 300 {
+            found += bytes(&mut source).len();
+            assert_eq!(source.counts().starved, round, "after {found} packets");
+        }
+    }
+    calls.module().sync().unwrap();
+    assert!(bytes(&mut source).is_empty());
+    assert_eq!(source.counts().starved, 3);
+}
+
+#[test]
 fn a_packet_of_several_buffers_is_put_together() {
     let (mut source, calls) = source(16, 1);
     let parts = [vec![1; BUFFER_LEN], vec![2; BUFFER_LEN], vec![3; 10]];

@@ -154,7 +154,7 @@ impl NetmapRing {
 
     /// How many slots with packets wait in the ring, as of the last system call.
     pub fn waiting(&self) -> u32 {
-        let tail = self.word(TAIL).load(Ordering::Acquire).min(self.slots - 1);
+        let tail = self.tail().min(self.slots - 1);
         match tail.checked_sub(self.next) {
             Some(waiting) => waiting,
             None => self.slots - self.next + tail,
@@ -164,6 +164,11 @@ impl NetmapRing {
     /// Whether the module had no slot left for the next packet, as of the last system call.
     pub fn is_full(&self) -> bool {
         self.waiting() + 1 == self.slots
+    }
+
+    /// The end of the slots with packets, as of the last system call. Each packet moves it.
+    pub fn tail(&self) -> u32 {
+        self.word(TAIL).load(Ordering::Acquire)
     }
 
     /// The number of slots.

@@ -167,7 +167,8 @@ impl Module {
         all
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    /// A system call: `NIOCRXSYNC`, or poll(2).
+    pub fn sync(&mut self) -> io::Result<()> {
         self.syncs += 1;
         if let Some(error) = self.error {
             return Err(io::Error::from_raw_os_error(error));
