@@ -32,7 +32,8 @@ use super::policy;
 ///
 /// The poller serves each device on a Unix socket below /run/fanpcap-pollers. It runs until SIGINT,
 /// SIGTERM or SIGHUP. When it ends, its members' reads end with an error after they have read the
-/// packets that are left. A device that is removed is served again when it is back.
+/// packets that are left. A device that is removed is served again when it is back, except a device
+/// of DPDK.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The engine and the device, such as packet:eth0, afxdp:eth0, dpdk:0000:3b:00.0 or
