@@ -97,16 +97,7 @@ impl Drop for Mapping {
 /// # Errors
 /// `/proc/self/maps` can't be read; the error of mmap(2).
 pub(crate) fn detach_socket(inode: u64) -> io::Result<()> {
-    let name = format!("socket:[{inode}]");
-    for line in fs::read_to_string("/proc/self/maps")?.lines() {
-        let Some((range, _)) = line.split_once(' ').filter(|_| line.ends_with(&name)) else {
-            continue;
-        };
-        let ends = range.split('-').map(|end| usize::from_str_radix(end, 16));
-        let ends: Result<Vec<usize>, _> = ends.collect();
-        let [begin, end] = ends.unwrap_or_default()[..] else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
+    for (begin, end) in of_socket(inode)? {
         let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let at = std::ptr::with_exposed_provenance_mut(begin);
         // SAFETY: the range is a mapping of the socket, of which the caller says that nobody reads
@@ -117,6 +108,24 @@ pub(crate) fn detach_socket(inode: u64) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The addresses at which the mappings of a socket begin and end in this process.
+pub(crate) fn of_socket(inode: u64) -> io::Result<Vec<(usize, usize)>> {
+    let name = format!("socket:[{inode}]");
+    let mut found = Vec::new();
+    for line in fs::read_to_string("/proc/self/maps")?.lines() {
+        let Some((range, _)) = line.split_once(' ').filter(|_| line.ends_with(&name)) else {
+            continue;
+        };
+        let ends = range.split('-').map(|end| usize::from_str_radix(end, 16));
+        let ends: Result<Vec<usize>, _> = ends.collect();
+        let [begin, end] = ends.unwrap_or_default()[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        found.push((begin, end));
+    }
+    Ok(found)
 }
 
 pub(crate) const READ_AND_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;

@@ -7,6 +7,7 @@ pub mod renew;
 pub mod apart;
 
 use crate::errno::{check, owned};
+use crate::mapping;
 use crate::option::{get, set, socklen};
 use fanpcap_bpf::Classic;
 use std::ffi::{c_int, c_void};
@@ -98,6 +99,14 @@ pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
     // SAFETY: the call has succeeded, so it has written the whole struct.
     Ok(unsafe { stat.assume_init() }.st_ino)
+}
+
+/// Returns the addresses at which the mappings of a socket begin and end in this process (proc(5)).
+///
+/// # Errors
+/// `ENOENT` without /proc, and other errors of reading it.
+pub fn mappings(inode: u64) -> io::Result<Vec<(usize, usize)>> {
+    mapping::of_socket(inode)
 }
 
 /// Returns the kernel's number of a socket (`SO_COOKIE`, since Linux 4.12). No other socket of its

@@ -14,6 +14,9 @@ pub enum OpenError {
     Module,
     /// The process lacks a privilege.
     Privilege,
+    /// The process has raised privileges, and its environment has this variable, which the library
+    /// would obey.
+    Environment(String),
     /// Another error, with the function that failed.
     Failed(&'static str, io::Error),
 }
@@ -31,6 +34,11 @@ impl fmt::Display for OpenError {
                  packages.ntop.org, and load the module: 'modprobe pf_ring'",
             ),
             Self::Privilege => f.write_str("PF_RING needs CAP_NET_RAW and CAP_NET_ADMIN"),
+            Self::Environment(name) => write!(
+                f,
+                "this process has raised privileges, and PF_RING's library would obey its \
+                 environment: unset {name}"
+            ),
             Self::Failed(function, error) => write!(f, "{function}: {error}"),
         }
     }
@@ -40,7 +48,7 @@ impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Failed(_, error) => Some(error),
-            Self::Library(_) | Self::Module | Self::Privilege => None,
+            Self::Library(_) | Self::Module | Self::Privilege | Self::Environment(_) => None,
         }
     }
 }
@@ -61,14 +69,22 @@ pub fn check() -> Result<(), OpenError> {
 }
 
 impl OpenError {
-    /// The error of a function that has set errno.
-    pub(crate) fn of_errno(function: &'static str, error: io::Error) -> Self {
+    /// The error of `pfring_open`. Only this function checks whether there is a module, and which
+    /// privileges the process has.
+    pub(crate) fn of_open(error: io::Error) -> Self {
         match error.raw_os_error() {
             // The module has an address family of its own.
             Some(libc::EAFNOSUPPORT) => Self::Module,
             // `pfring_open` has this error for all devices that no module of the library can open.
             Some(libc::ENODEV) if !Path::new(LOADED).exists() => Self::Module,
             Some(libc::EPERM | libc::EACCES) => Self::Privilege,
+            _ => Self::failed("pfring_open", error),
+        }
+    }
+
+    /// The error of a function that may have set errno.
+    pub(crate) fn failed(function: &'static str, error: io::Error) -> Self {
+        match error.raw_os_error() {
             Some(0) => Self::Failed(function, io::Error::other("the library tells no reason")),
             _ => Self::Failed(function, error),
         }

@@ -7,6 +7,7 @@ compile_error!("fanpcap is for 64-bit machines: the layouts of pfring.h are not 
 
 mod functions;
 mod error;
+mod environment;
 mod ring;
 
 pub use error::{OpenError, check};

@@ -1,14 +1,17 @@
 //! Rings of PF_RING in safe Rust.
 
+use crate::environment;
 use crate::error::OpenError;
 use crate::functions::{
     self, DEMO_ENDED, Functions, Header, NO_PACKET, NO_ROOM, NOT_SUPPORTED, PacketInfo, Pfring,
     Stat,
 };
+use fanpcap_linux::{interface, packet, process};
 use std::ffi::{CString, c_int};
 use std::marker::PhantomData;
-use std::os::fd::BorrowedFd;
-use std::ptr::{NonNull, null_mut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, slice};
@@ -30,6 +33,10 @@ pub struct Options {
 pub struct Handle {
     ring: NonNull<Pfring>,
     functions: &'static Functions,
+    /// The index of the device; `None` for a ring of a driver, such as `zc:eth0`, and for `any`.
+    ifindex: Option<u32>,
+    /// Whether the kernel module has the ring, and no driver of the library.
+    is_of_module: bool,
 }
 
 // SAFETY: the library keeps no state of threads. Packets are received by the only `Receiver`. All
@@ -83,14 +90,16 @@ pub struct Counts {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(device: &str, options: &Options) -> Result<Receiver, OpenError> {
+    if let Some(name) = environment::obeyed(process::is_secure()) {
+        return Err(OpenError::Environment(name));
+    }
     let functions = functions::load().map_err(OpenError::Library)?;
     let invalid = |_| OpenError::Failed("pfring_open", io::ErrorKind::InvalidInput.into());
     let name = CString::new(device).map_err(invalid)?;
-    let flags = if options.is_promiscuous {
-        PROMISCUOUS
-    } else {
-        0
-    };
+    let is_of_module = !device.contains(':');
+    let promiscuous = u32::from(options.is_promiscuous) * PROMISCUOUS;
+    let symmetric = u32::from(!is_of_module) * SYMMETRIC_RSS;
+    let flags = promiscuous | symmetric;
     // Not all of the library's errors set errno.
     // SAFETY: no preconditions.
     let errno = unsafe { libc::__errno_location() };
@@ -99,12 +108,14 @@ pub fn open(device: &str, options: &Options) -> Result<Receiver, OpenError> {
     // SAFETY: the name is a C string that lives through the call.
     let ring = unsafe { (functions.open)(name.as_ptr(), options.snaplen, flags) };
     let Some(ring) = NonNull::new(ring) else {
-        return Err(OpenError::of_errno(
-            "pfring_open",
-            io::Error::last_os_error(),
-        ));
+        return Err(OpenError::of_open(io::Error::last_os_error()));
     };
-    let handle = Handle { ring, functions };
+    let handle = Handle {
+        ring,
+        functions,
+        ifindex: interface::index(device),
+        is_of_module,
+    };
     handle.prepare(options)?;
     Ok(Receiver {
         handle: Arc::new(handle),
@@ -117,6 +128,12 @@ pub fn open(device: &str, options: &Options) -> Result<Receiver, OpenError> {
 impl Handle {
     fn prepare(&self, options: &Options) -> Result<(), OpenError> {
         let ring = self.ring.as_ptr();
+        if let Some(fd) = self.waits_on() {
+            // The library opens it without this flag. A program that the application runs would
+            // keep the ring in its cluster after the application's end.
+            let failed = |error| OpenError::Failed("F_SETFD", error);
+            packet::close_on_exec(fd).map_err(failed)?;
+        }
         if !options.outgoing {
             // SAFETY: the ring is open.
             let rc = unsafe { (self.functions.set_direction)(ring, RECEIVED_ONLY) };
@@ -184,29 +201,87 @@ impl Handle {
     }
 }
 
-/// Says what the module may mean by EINVAL (pf_ring.c: `add_sock_to_cluster_list`).
+/// Says what the module may mean by EINVAL and EPERM (pf_ring.c: `add_sock_to_cluster_list`).
 fn of_cluster(error: OpenError) -> OpenError {
     let OpenError::Failed(function, error) = error else {
         return error;
     };
-    if error.kind() != io::ErrorKind::InvalidInput {
-        return OpenError::Failed(function, error);
-    }
-    let error = format!(
-        "{error}: a cluster is of one device, so if another device has a group of this number, take \
-         another number"
-    );
-    OpenError::Failed(function, io::Error::other(error))
+    let reason = match error.raw_os_error() {
+        Some(libc::EINVAL) => {
+            "a cluster is of one device, so if another device has a group of this number, take \
+             another number"
+        }
+        Some(libc::EPERM) => "the cluster has all 64 rings that a cluster can have",
+        _ => return OpenError::Failed(function, error),
+    };
+    OpenError::Failed(function, io::Error::other(format!("{error}: {reason}")))
 }
 
+/// What the library has after [`Handle::detach`].
+struct Detached {
+    /// The ring's descriptor, which is that of another socket now.
+    fd: RawFd,
+    /// The inodes of the ring and of the other socket.
+    ring: u64,
+    other: u64,
+}
+
+impl Handle {
+    /// Puts another socket in the place of the ring's. That socket refuses all further requests of
+    /// the library's.
+    fn detach(&self) -> io::Result<Detached> {
+        let other = UnixDatagram::unbound()?;
+        let fd = self.waits_on().ok_or(io::ErrorKind::Unsupported)?;
+        let detached = Detached {
+            fd: fd.as_raw_fd(),
+            ring: packet::inode(fd)?,
+            other: packet::inode(other.as_fd())?,
+        };
+        // SAFETY: dup3 takes plain numbers. Nothing but the library has the ring's descriptor.
+        match unsafe { libc::dup3(other.as_raw_fd(), detached.fd, libc::O_CLOEXEC) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(detached),
+        }
+    }
+}
+
+impl Detached {
+    /// Frees what the library has not freed. `pfring_close` of a library without hiredis keeps the
+    /// memory and the descriptor, unless `PF_RING_RUNTIME_MANAGER` is set (pfring.c, 8.9.0).
+    fn free(self) {
+        for (begin, end) in packet::mappings(self.ring).unwrap_or_default() {
+            let (at, len) = (with_exposed_provenance_mut(begin), end - begin);
+            // SAFETY: the ring is closed, so nobody uses its memory in this process.
+            unsafe { libc::munmap(at, len) };
+        }
+        // SAFETY: fstat(2) is the only use. It fails if the descriptor is closed.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        if packet::inode(fd).is_ok_and(|it| it == self.other) {
+            // SAFETY: the descriptor is still that of `detach`, and only the closed ring has it.
+            drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
+        }
+    }
+}
+
+/// A forked child has a copy of the ring. The module frees the ring when all copies are closed
+/// (pf_ring.c: `ring_release`).
 impl Drop for Handle {
     fn drop(&mut self) {
-        // If the device is gone, the module frees the ring on close, but leaves it in its cluster
-        // (pf_ring.c: `ring_release`). A ring outside of clusters refuses the call.
-        // SAFETY: the ring is open, and nobody uses it any more.
-        unsafe { (self.functions.remove_from_cluster)(self.ring.as_ptr()) };
+        let is_gone = |index| matches!(interface::find_name(index), Ok(None));
+        if self.ifindex.is_some_and(is_gone) {
+            // The module frees the ring of such a device, but leaves it in its cluster. A ring
+            // outside of clusters refuses the call.
+            // SAFETY: the ring is open, and nobody uses it any more.
+            unsafe { (self.functions.remove_from_cluster)(self.ring.as_ptr()) };
+        }
+        // `pfring_close` shuts the ring down for all processes that have a copy
+        // (`SO_SHUTDOWN_RING`). It does so here, too, if no descriptor is free for another socket.
+        let detached = self.is_of_module.then(|| self.detach());
         // SAFETY: as above.
         unsafe { (self.functions.close)(self.ring.as_ptr()) };
+        if let Some(Ok(detached)) = detached {
+            detached.free();
+        }
     }
 }
 
@@ -295,15 +370,10 @@ impl Receiver {
 impl<'ring> Received<'ring> {
     /// The captured bytes, which the application may change.
     pub fn into_bytes(self) -> &'ring mut [u8] {
-        // SAFETY: as below. The ring's memory is writable, and the value is not copied.
-        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.captured as usize) }
-    }
-
-    /// The captured bytes.
-    pub fn bytes(&self) -> &'ring [u8] {
         // SAFETY: the library returned this address and length, and the bytes are valid as long as
-        // the receiver is borrowed.
-        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.captured as usize) }
+        // the receiver is borrowed. The ring's memory is writable, and the value, which is never
+        // copied, ends here: so nothing else refers to the bytes.
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.captured as usize) }
     }
 }
 
@@ -350,7 +420,7 @@ fn check(function: &'static str, rc: c_int, may_lack: bool) -> Result<(), OpenEr
             let error = io::Error::from(io::ErrorKind::Unsupported);
             Err(OpenError::Failed(function, error))
         }
-        _ => Err(OpenError::of_errno(function, io::Error::last_os_error())),
+        _ => Err(OpenError::failed(function, io::Error::last_os_error())),
     }
 }
 
@@ -365,6 +435,10 @@ fn broken(rc: c_int) -> io::Error {
 /// `PF_RING_PROMISC`.
 const PROMISCUOUS: u32 = 1 << 3;
 
+/// `PF_RING_ZC_SYMMETRIC_RSS`: both directions of a flow come to one receive queue. ntop's own
+/// programs ask for it.
+const SYMMETRIC_RSS: u32 = 1 << 0;
+
 /// `CLUSTER_OPTION_RELAXED_DISTRIBUTION`: a packet comes to the next ring if that of its place has
 /// left or has no room.
 const RELAXED: u32 = 1;
@@ -376,13 +450,4 @@ const ANY_PLACE: u16 = u16::MAX;
 const RECEIVED_ONLY: c_int = 1;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_the_demo_mode_is_told() {
-        let error = check("pfring_enable_ring", DEMO_ENDED, true).unwrap_err();
-        assert!(error.to_string().contains("licence of ntop"), "{error}");
-        assert!(!broken(-1).to_string().contains("ntop"));
-    }
-}
+mod tests;

@@ -69,6 +69,7 @@ impl Polled for PfRing {
 pub fn refusal(error: OpenError) -> Refusal {
     let slug = match error {
         OpenError::Library(_) | OpenError::Module => "pfring-absent",
+        OpenError::Environment(_) => "pfring-environment",
         OpenError::Privilege | OpenError::Failed(..) => "pfring-failed",
     };
     Refusal::new(error, slug)

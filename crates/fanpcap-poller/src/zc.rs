@@ -73,7 +73,7 @@ impl Source for ZcSource {
                 wire_len: packet.wire_len,
                 hash: packet.hash,
                 stamp_ns: is_stamped.then(|| clock.monotonic_of(packet.stamp)),
-                ..Packet::of(packet.bytes())
+                ..Packet::of(packet.into_bytes())
             });
         });
         received.map_err(SourceError::Other)

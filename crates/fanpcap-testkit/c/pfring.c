@@ -63,6 +63,9 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
   pfring *ring = calloc(1, sizeof *ring);
   char device[IFNAMSIZ];
   ring->is_zc = strncmp(name, "zc:", 3) == 0;
+  // Otherwise the packets of a flow's two directions may come in different queues.
+  if (ring->is_zc && !(flags & 1))
+    abort();
   snprintf(device, sizeof device, "%s", name + (ring->is_zc ? 3 : 0));
   device[strcspn(device, "@")] = 0;
   ring->caplen = caplen < LONGEST ? caplen : LONGEST;
@@ -76,7 +79,8 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
     return NULL;
   }
   // As PF_RING's descriptor, this one tells nothing of a device that goes down or away.
-  ring->waits = epoll_create1(EPOLL_CLOEXEC);
+  // A program that the application runs inherits PF_RING's descriptor, unless fanpcap minds it.
+  ring->waits = epoll_create1(0);
   struct epoll_event packets = {.events = EPOLLIN};
   epoll_ctl(ring->waits, EPOLL_CTL_ADD, ring->fd, &packets);
   int on = 1;
@@ -90,21 +94,34 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
   return ring;
 }
 
+// No further packet comes to any process that has the ring.
+static int reject_all(pfring *ring) {
+  struct sock_filter reject = BPF_STMT(BPF_RET | BPF_K, 0);
+  struct sock_fprog program = {.len = 1, .filter = &reject};
+  return setsockopt(ring->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
 // The place of a ring in a cluster stays, and its packets are lost, unless others may have them.
 void pfring_close(pfring *ring) {
-  // The module would leave it in the cluster if the device is gone.
-  if (ring->cluster && !ring->has_left)
+  char device[IFNAMSIZ];
+  // The module would leave it in the cluster.
+  if (ring->cluster && !ring->has_left && !if_indextoname((unsigned)ring->ifindex, device))
     abort();
+  // As SO_SHUTDOWN_RING, for all processes, by the ring's descriptor, if that is what it was.
+  if (epoll_ctl(ring->waits, EPOLL_CTL_DEL, ring->fd, NULL) == 0)
+    reject_all(ring);
   if (!ring->cluster || ring->is_relaxed)
     close(ring->fd);
-  close(ring->waits);
+  // As a library that was built without hiredis.
+  if (!number_of("STANDIN_KEEPS_DESCRIPTORS", 0))
+    close(ring->waits);
   free(ring->buffers);
   free(ring);
 }
 
 int pfring_remove_from_cluster(pfring *ring) {
   ring->has_left = ring->cluster != 0;
-  return ring->has_left ? 0 : -1;
+  return ring->has_left ? reject_all(ring) : -1;
 }
 
 int pfring_set_direction(pfring *ring, int direction) {
@@ -118,9 +135,11 @@ int pfring_set_poll_watermark(pfring *ring, uint16_t watermark) {
 
 int pfring_set_cluster_consumer(pfring *ring, uint16_t number, uint16_t place, int type,
                                 uint32_t options) {
-  const char *elsewhere = getenv("STANDIN_CLUSTER_ELSEWHERE");
-  if (number == 0 || place < PLACES || elsewhere) {
-    errno = EINVAL;
+  int error = number_of("STANDIN_CLUSTER_ERROR", 0);
+  if (number == 0 || place < PLACES)
+    error = EINVAL;
+  if (error) {
+    errno = error;
     return -1;
   }
   ring->cluster = number;
@@ -150,14 +169,11 @@ static int join(pfring *ring) {
 }
 
 int pfring_enable_ring(pfring *ring) {
-  struct sock_filter reject = BPF_STMT(BPF_RET | BPF_K, 0);
-  struct sock_fprog program = {.len = 1, .filter = &reject};
   struct sockaddr_ll address = {
       .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = ring->ifindex};
   int none = 0;
-  if (setsockopt(ring->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) ||
-      bind(ring->fd, (struct sockaddr *)&address, sizeof address) || join(ring) ||
-      setsockopt(ring->fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none))
+  if (reject_all(ring) || bind(ring->fd, (struct sockaddr *)&address, sizeof address) ||
+      join(ring) || setsockopt(ring->fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none))
     return -1;
   ring->is_enabled = 1;
   return 0;

@@ -270,6 +270,12 @@ fn of_pollers() -> BTreeMap<String, String> {
     let of_handles = [
         ("pfring-absent", pfring(fanpcap_pfring::OpenError::Module)),
         (
+            "pfring-environment",
+            pfring(fanpcap_pfring::OpenError::Environment(
+                "PF_RING_FT_CONF".to_owned(),
+            )),
+        ),
+        (
             "pfring-failed",
             pfring(fanpcap_pfring::OpenError::Privilege),
         ),

@@ -13,6 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Returns names and values of the variables whose names fulfil `matters`.
 pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> {
+    of_names(&matters)
+}
+
+/// As [`variables`]. The library has this code once (decision 13).
+fn of_names(matters: &dyn Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> {
     let mut found = Vec::new();
     let mut next = first();
     loop {

@@ -41,6 +41,17 @@ fn a_program_with_a_file_capability_ignores_the_environment() -> Result<()> {
             raised.contains(MARK) && raised.contains("open 1"),
             "as nobody: {raised}"
         );
+        // PF_RING's library would obey its variables.
+        let of_pfring = |command: &mut Command| {
+            let command = command
+                .arg("pfring:lo")
+                .env("PF_RING_FT_CONF", "/nonexistent");
+            run(&scratch, command)?.success()
+        };
+        let refused = of_pfring(on_system(&program).uid(NOBODY).gid(NOBODY))?;
+        ensure!(refused.contains("unset PF_RING_FT_CONF"), "{refused}");
+        let obeyed = of_pfring(&mut on_system(&program))?;
+        ensure!(!obeyed.contains("unset"), "as root: {obeyed}");
         let plain = run(&scratch, &mut misconfigured(&program, &scratch))?.success()?;
         ensure!(
             plain.starts_with("secure 0") && plain.contains("open 0"),
