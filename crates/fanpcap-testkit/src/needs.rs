@@ -1,8 +1,8 @@
 //! Checks requirements that a machine may lack. If a requirement is missing, the test prints SKIP
 //! and ends.
 
-use std::fs;
 use std::path::Path;
+use std::{env, fs};
 
 use anyhow::{Result, bail};
 
@@ -36,4 +36,16 @@ pub fn kernel_threads() -> Result<()> {
         bail!("no kernel threads");
     }
     Ok(())
+}
+
+/// Checks that these programs are installed. If not, this function prints SKIP.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn programs(names: &[&str]) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_here = |name: &str| env::split_paths(&path).any(|it| it.join(name).is_file());
+    let absent = names.iter().find(|name| !is_here(name));
+    if let Some(name) = absent {
+        println!("SKIP: no {name} here");
+    }
+    absent.is_none()
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_bpf::{Instruction, ProgramKind};
 use fanpcap_linux::bpf::{Hook, LoadedProgram};
 use fanpcap_linux::interface;
+use fanpcap_testkit::needs;
 use fanpcap_testkit::veth::{Veth, ip};
 
 use crate::running::{Poller, directory, refused, told, within};
@@ -128,6 +129,9 @@ const RAISED: &str = "dir=$(mktemp -d) && chmod 755 $dir && cp \"$0\" $dir/own &
 #[test]
 #[ignore = "needs root: file capabilities"]
 fn a_command_with_more_rights_than_its_user_refuses_devices_of_dpdk() {
+    if !needs::programs(&["setcap"]) {
+        return;
+    }
     let mut command = Command::new("sh");
     command.args(["-c", RAISED, env!("CARGO_BIN_EXE_fanpcap")]);
     command.args([

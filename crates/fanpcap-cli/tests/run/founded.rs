@@ -16,7 +16,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
-use fanpcap_testkit::{Capture, Scratch, Veth, library, member, mounts, netns, veth};
+use fanpcap_testkit::{Capture, Scratch, Veth, library, member, mounts, needs, netns, veth};
 
 use crate::captures::{frames, on_wire, wait_until_taken};
 use crate::{FAR, GROUP, NEAR, Running};
@@ -73,6 +73,9 @@ pub(crate) fn start(copies: &str, options: &[&str], command: &[&str]) -> Result<
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn programs_without_cap_bpf_are_members_under_flow() {
+    if !needs::programs(&["dumpcap", "tshark"]) {
+        return;
+    }
     for command in commands() {
         on_wire(|injector| {
             let running = start("3", &[], &command)?;
@@ -130,6 +133,9 @@ fn programs_without_cap_bpf_are_members_under_flow() {
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_filtering_part_is_loaded_by_the_founder() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     on_wire(|injector| {
         let program = "main = udp >-> inc 3 >-> steer_flow";
         let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
@@ -153,6 +159,9 @@ fn a_filtering_part_is_loaded_by_the_founder() {
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_served_group_waits_for_members_without_cap_bpf() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     on_wire(|injector| {
         let scratch = Scratch::new()?;
         let served = serve(&scratch, &[OWN], &[])?;
@@ -328,6 +337,9 @@ fn a_unit_serves_a_user_again() {
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_group_is_founded_again_when_its_device_comes_back() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     netns::within_new(|| {
         Veth::new(NEAR, FAR, 1)?;
         let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
@@ -425,6 +437,9 @@ const SERVED: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. e
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, mounts"]
 fn a_user_without_privileges_runs_copies_with_file_capabilities() {
+    if !needs::programs(&["dumpcap", "setcap", "pkill"]) {
+        return;
+    }
     let (device, number) = (format!("DEV={FAR}"), GROUP.to_string());
     let group = format!("GROUP={number}");
     let through = [

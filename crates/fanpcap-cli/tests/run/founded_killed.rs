@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::{Veth, member, netns};
+use fanpcap_testkit::{Veth, member, needs, netns};
 
 use crate::ledger::{Traffic, counted, kill_copies, ledger_runs, row};
 use crate::{FAR, GROUP, NEAR, Running, founded, founded_xdp};
@@ -11,6 +11,9 @@ use crate::{FAR, GROUP, NEAR, Running, founded, founded_xdp};
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_ledger_is_exact_when_all_copies_die_at_once() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     for seed in 0..crate::ledger::ledger_runs().unwrap_or(2) {
         let start = |command: &[&str]| founded::start("2", &["--fanout", "flow"], command);
         let row = netns::within_new(|| killed_at_once("flow", seed, start)).unwrap();
@@ -58,6 +61,9 @@ fn killed_at_once(
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn the_ledger_on_xdp_is_exact_when_all_copies_die_at_once() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     for seed in 0..ledger_runs().unwrap_or(2) {
         let start = |command: &[&str]| founded_xdp::start(&["--fanout", "flow"], command);
         let row = netns::within_new(|| killed_at_once("xdp", seed, start)).unwrap();
@@ -70,6 +76,9 @@ fn the_ledger_on_xdp_is_exact_when_all_copies_die_at_once() {
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_killed_copies_without_cap_bpf_lose_on_xdp_is_told_within_the_bound() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     for seed in 0..ledger_runs().unwrap_or(1) {
         let row = netns::within_new(|| killed(seed)).unwrap();
         println!("{row}");

@@ -11,7 +11,7 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::bpf::ObjectId;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Flow, Frame};
-use fanpcap_testkit::{Capture, Injector, Scratch, member};
+use fanpcap_testkit::{Capture, Injector, Scratch, member, needs};
 use serde_json::Value;
 
 use crate::captures::on_wire;
@@ -156,6 +156,9 @@ fn of(summary: &Value, name: &str) -> u64 {
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn programs_without_cap_bpf_are_members_on_xdp() {
+    if !needs::programs(&["dumpcap", "tshark"]) {
+        return;
+    }
     for command in commands() {
         on_wire(|injector| {
             let running = start(&[], &command)?;
@@ -202,6 +205,9 @@ fn programs_without_cap_bpf_are_members_on_xdp() {
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn restarted_copies_take_over_what_all_killed_copies_left_on_xdp() {
+    if !needs::programs(&["dumpcap"]) {
+        return;
+    }
     on_wire(|injector| {
         let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
         let running = start(&["--restart"], &dumpcap)?;
