@@ -14,7 +14,7 @@ use crate::tally::Tally;
 use crate::{extension, stage, tree};
 
 /// Maximum size of the library in bytes: every application that captures loads it.
-const SIZE_MOST: u64 = 1_961_000;
+const SIZE_MOST: u64 = 1_965_000;
 
 pub(crate) fn run() -> Result<Tally> {
     let path = tree::staged()?.join("lib").join(stage::LIBRARY);
