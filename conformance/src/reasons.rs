@@ -11,7 +11,7 @@ const ENGINES: &[Variant] = &[Xdp, Packet, Afxdp, Dpdk, Netmap, Zc, Pfring];
 /// Those of them whose filters run in the reader.
 const POLLED: &[Variant] = &[Packet, Afxdp, Dpdk, Netmap, Zc, Pfring];
 
-/// Each entry has a behaviour, variants, and the reason why the behaviour differs in these variants.
+/// Each entry has a behaviour, variants, and the reason why the behaviour differs in them.
 pub const REASONS: &[(&str, &[Variant], &str)] = &[
     ("contents/any", &[Afxdp], TAKEN),
     ("contents/direction", RECEIVERS, NO_SENT),

@@ -12,13 +12,15 @@ mod system;
 mod plugin;
 mod place;
 mod eal;
+mod open_error;
 mod port;
 mod stamps;
 
 pub use abi::{BURST, VERSION};
 pub use eal::{BeginError, Eal, EalOptions};
 pub use name::{Bus, DeviceName, NameError, arguments_for};
+pub use open_error::OpenError;
 pub use plugin::{LoadError, Plugin};
-pub use port::{Facts, Lent, OpenError, Opened, PortCounts, PortOptions, PortState, Queue, Sender};
+pub use port::{Facts, Lent, Opened, PortCounts, PortOptions, PortState, Queue, Sender};
 pub use stamps::DeviceClock;
 pub use system::{Bound, PciError, check_pci, free_huge_bytes};

@@ -44,8 +44,8 @@ impl Source {
     /// named as applications name it, with an engine.
     ///
     /// # Errors
-    /// The device does not exist, or its engine shows no groups. The error says how many members wait for which device that is
-    /// gone.
+    /// The device does not exist, or its engine shows no groups. The error says how many members
+    /// wait for which device that is gone.
     pub fn new(device: Option<&str>) -> Result<Self> {
         device.map_or(Ok(()), pollers::ensure_shown)?;
         let device = device.map(pollers::shown_name);

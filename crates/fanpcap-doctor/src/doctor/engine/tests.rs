@@ -91,7 +91,7 @@ fn modules_of_others_are_missed_and_devices_without_a_driver_refused() {
     }
     assert!(found("packet").is_empty());
     let lo = Link {
-        flags: 1 | 1 << 3,
+        flags: 1 | (1 << 3),
         ..ethernet("lo")
     };
     let (what, fix) = of_source(SourceKind::Afxdp, &lo).unwrap();
