@@ -23,4 +23,4 @@ pub use open_error::OpenError;
 pub use plugin::{LoadError, Plugin};
 pub use port::{Facts, Lent, Opened, PortCounts, PortOptions, PortState, Queue, Sender};
 pub use stamps::DeviceClock;
-pub use system::{Bound, PciError, check_pci, free_huge_bytes};
+pub use system::{Bound, PciError, check_pci, free_huge_bytes, huge_pages_for};

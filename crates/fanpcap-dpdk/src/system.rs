@@ -19,6 +19,15 @@ pub fn free_huge_bytes(sys: &Path) -> u64 {
     entries.filter_map(bytes).fold(0, u64::saturating_add)
 }
 
+/// The number of huge pages of 2 MiB that the machine must have (`vm.nr_hugepages`) so that `mib`
+/// MiB more are free. `sys` is where sysfs is mounted.
+pub fn huge_pages_for(sys: &Path, mib: u32) -> u64 {
+    let reserved =
+        fs::read_to_string(sys.join("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"));
+    let reserved = reserved.ok().and_then(|it| it.trim().parse::<u64>().ok());
+    reserved.unwrap_or(0).saturating_add(u64::from(mib / 2))
+}
+
 /// Why DPDK can't have a PCI device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PciError {
@@ -129,6 +138,10 @@ mod tests {
             fs::write(dir.join("free_hugepages"), format!("{free}\n")).unwrap();
         }
         assert_eq!(free_huge_bytes(&sys), (3 << 21) + (1 << 30));
+        assert_eq!(huge_pages_for(&sys, 100), 50);
+        let reserved = sys.join("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
+        fs::write(reserved, "128\n").unwrap();
+        assert_eq!(huge_pages_for(&sys, 100), 178);
     }
 
     #[test]

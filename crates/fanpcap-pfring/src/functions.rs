@@ -122,6 +122,8 @@ functions! {
     set_poll_watermark: unsafe extern "C" fn(Ring, u16) -> c_int = c"pfring_set_poll_watermark",
     get_selectable_fd: unsafe extern "C" fn(Ring) -> c_int = c"pfring_get_selectable_fd",
     get_num_rx_channels: unsafe extern "C" fn(Ring) -> u8 = c"pfring_get_num_rx_channels",
+    get_bound_device_ifindex: unsafe extern "C" fn(Ring, *mut c_int) -> c_int
+        = c"pfring_get_bound_device_ifindex",
     ;
     // Since PF_RING 8.6.1.
     set_cluster_consumer: unsafe extern "C" fn(Ring, u16, u16, c_int, u32) -> c_int

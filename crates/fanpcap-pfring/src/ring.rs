@@ -6,7 +6,7 @@ use crate::functions::{
     self, DEMO_ENDED, Functions, Header, NO_PACKET, NO_ROOM, NOT_SUPPORTED, PacketInfo, Pfring,
     Stat,
 };
-use fanpcap_linux::{interface, packet, process};
+use fanpcap_linux::{packet, process};
 use std::ffi::{CString, c_int};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -33,8 +33,9 @@ pub struct Options {
 pub struct Handle {
     ring: NonNull<Pfring>,
     functions: &'static Functions,
-    /// The index of the device; `None` for a ring of a driver, such as `zc:eth0`, and for `any`.
-    ifindex: Option<u32>,
+    /// The index of the device on which the module has the ring; `None` for a ring of a driver,
+    /// such as `zc:eth0`.
+    ifindex: Option<c_int>,
     /// Whether the kernel module has the ring, and no driver of the library.
     is_of_module: bool,
 }
@@ -110,12 +111,13 @@ pub fn open(device: &str, options: &Options) -> Result<Receiver, OpenError> {
     let Some(ring) = NonNull::new(ring) else {
         return Err(OpenError::of_open(io::Error::last_os_error()));
     };
-    let handle = Handle {
+    let mut handle = Handle {
         ring,
         functions,
-        ifindex: interface::index(device),
+        ifindex: None,
         is_of_module,
     };
+    handle.ifindex = handle.bound();
     handle.prepare(options)?;
     Ok(Receiver {
         handle: Arc::new(handle),
@@ -165,6 +167,16 @@ impl Handle {
         // SAFETY: as above.
         let rc = unsafe { set_cluster_consumer(ring, number, ANY_PLACE, kind, RELAXED) };
         check("pfring_set_cluster_consumer", rc, false).map_err(of_cluster)
+    }
+
+    /// The index of the device on which the module has the ring now. After a removal of the device
+    /// it is the index of no device (pf_ring.c: `none_dev`).
+    fn bound(&self) -> Option<c_int> {
+        let mut index = 0;
+        let ring = self.ring.as_ptr();
+        // SAFETY: the ring is open, and the number lives through the call.
+        let rc = unsafe { (self.functions.get_bound_device_ifindex)(ring, &raw mut index) };
+        (self.is_of_module && rc == 0).then_some(index)
     }
 
     /// The counters. Allocates nothing.
@@ -237,6 +249,8 @@ impl Handle {
             ring: packet::inode(fd)?,
             other: packet::inode(other.as_fd())?,
         };
+        // Without /proc, `free` could not unmap the ring, and the module would keep it.
+        packet::mappings(detached.ring)?;
         // SAFETY: dup3 takes plain numbers. Nothing but the library has the ring's descriptor.
         match unsafe { libc::dup3(other.as_raw_fd(), detached.fd, libc::O_CLOEXEC) } {
             -1 => Err(io::Error::last_os_error()),
@@ -267,8 +281,7 @@ impl Detached {
 /// (pf_ring.c: `ring_release`).
 impl Drop for Handle {
     fn drop(&mut self) {
-        let is_gone = |index| matches!(interface::find_name(index), Ok(None));
-        if self.ifindex.is_some_and(is_gone) {
+        if self.bound() != self.ifindex {
             // The module frees the ring of such a device, but leaves it in its cluster. A ring
             // outside of clusters refuses the call.
             // SAFETY: the ring is open, and nobody uses it any more.

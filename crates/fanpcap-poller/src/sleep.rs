@@ -13,6 +13,10 @@ pub(crate) const LONGEST: Duration = Duration::from_millis(100);
 /// busy machine the thread looked for them late.
 const MISSES: u32 = 4;
 
+/// A sleep is this much shorter for each miss, so that a sender with the period of a sleep does not
+/// repeat the miss.
+const SHORTER: Duration = Duration::from_millis(13);
+
 /// How a thread sleeps until its source has packets.
 #[derive(Default)]
 pub(crate) struct Sleep {
@@ -47,7 +51,8 @@ impl Sleep {
                 return false;
             }
         }
-        let woken = wait::wait(source.waits_on(), Some(wake), Some(LONGEST));
+        let longest = LONGEST.saturating_sub(SHORTER * self.misses);
+        let woken = wait::wait(source.waits_on(), Some(wake), Some(longest));
         wake.clear();
         self.finish(source);
         let Ok(woken) = woken else {

@@ -94,6 +94,17 @@ pfring *pfring_open(const char *name, uint32_t caplen, uint32_t flags) {
   return ring;
 }
 
+// The socket is bound when the ring is enabled. The kernel gives it the index -1 when the device is
+// removed, whatever the caller's network namespace is.
+int pfring_get_bound_device_ifindex(pfring *ring, int *index) {
+  struct sockaddr_ll at;
+  socklen_t len = sizeof at;
+  *index = ring->ifindex;
+  if (ring->is_enabled && getsockname(ring->fd, (struct sockaddr *)&at, &len) == 0)
+    *index = at.sll_ifindex;
+  return 0;
+}
+
 // No further packet comes to any process that has the ring.
 static int reject_all(pfring *ring) {
   struct sock_filter reject = BPF_STMT(BPF_RET | BPF_K, 0);
@@ -103,9 +114,10 @@ static int reject_all(pfring *ring) {
 
 // The place of a ring in a cluster stays, and its packets are lost, unless others may have them.
 void pfring_close(pfring *ring) {
-  char device[IFNAMSIZ];
+  int index;
+  pfring_get_bound_device_ifindex(ring, &index);
   // The module would leave it in the cluster.
-  if (ring->cluster && !ring->has_left && !if_indextoname((unsigned)ring->ifindex, device))
+  if (ring->cluster && !ring->has_left && index != ring->ifindex)
     abort();
   // As SO_SHUTDOWN_RING, for all processes, by the ring's descriptor, if that is what it was.
   if (epoll_ctl(ring->waits, EPOLL_CTL_DEL, ring->fd, NULL) == 0)

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_dpdk::{
     Bus, DeviceName, Eal, EalOptions, Facts, Plugin, arguments_for, check_pci, free_huge_bytes,
+    huge_pages_for,
 };
 use fanpcap_gen::{Description, Lengths};
 use fanpcap_linux::interface;
@@ -115,7 +116,7 @@ fn begin(names: &[&DeviceName], start: &Start, queues: u32, cpu: usize) -> Resul
             "DPDK needs huge pages, and none is free: reserve {} MiB ('sysctl vm.nr_hugepages={}' \
              where they have 2 MiB), or write --no-huge for virtual devices",
             memory_mib(queues),
-            memory_mib(queues) / 2
+            huge_pages_for(Path::new(SYS), memory_mib(queues))
         );
     }
     let options = EalOptions {

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use fanpcap_config::driver::Driver;
-use fanpcap_dpdk::{Bus, DeviceName, LoadError, PciError, Plugin, check_pci, free_huge_bytes};
+use fanpcap_dpdk::{
+    Bus, DeviceName, LoadError, PciError, Plugin, check_pci, free_huge_bytes, huge_pages_for,
+};
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::netlink::link::Link;
 use fanpcap_pfring::OpenError as PfringError;
@@ -57,9 +59,10 @@ fn of_dpdk(device: &str, sys: &Path) -> Vec<(String, String)> {
             return vec![(what, LIST.to_owned())];
         }
     };
-    let plugin = Plugin::find().err();
+    // A process with raised privileges can't look for it.
+    let plugin = Plugin::find().err().filter(|it| *it != LoadError::Raised);
     let plugin = plugin.map(|error| (error.to_string(), of_plugin(&error)));
-    let huge = (free_huge_bytes(sys) == 0).then(|| of_huge_pages(name.bus()));
+    let huge = (free_huge_bytes(sys) == 0).then(|| of_huge_pages(sys, name.bus()));
     let is_pci = name.bus() == Bus::Pci;
     let driver = is_pci.then(|| check_pci(sys, name.name()));
     let driver = driver.and_then(Result::err).map(of_pci);
@@ -71,23 +74,22 @@ const LIST: &str = "dpdk-devbind.py --status    # lists the devices";
 
 /// The command that gives the machine a plugin that can be loaded.
 fn of_plugin(error: &LoadError) -> String {
-    let fix = match error {
-        LoadError::Missing(_) => "apt-get install fanpcap-dpdk    # in the source tree: make dpdk",
-        LoadError::Raised => "sudo fanpcap poller    # with the device",
-        LoadError::Libraries(..) | LoadError::NoPlugin(_) | LoadError::Version(..) => {
-            "apt-get install --reinstall fanpcap fanpcap-dpdk"
-        }
+    let is_missing = matches!(error, LoadError::Missing(_));
+    let fix = match is_missing {
+        true => "apt-get install fanpcap-dpdk    # in the source tree: make dpdk",
+        false => "apt-get install --reinstall fanpcap fanpcap-dpdk",
     };
     fix.to_owned()
 }
 
-fn of_huge_pages(bus: Bus) -> (String, String) {
+fn of_huge_pages(sys: &Path, bus: Bus) -> (String, String) {
     let mib = memory_mib(1);
     let note = match bus {
-        Bus::Pci => format!("{mib} MiB, where huge pages have 2 MiB"),
+        Bus::Pci => format!("{mib} MiB more, where huge pages have 2 MiB"),
         Bus::Vdev => "or start the poller with --no-huge".to_owned(),
     };
-    let fix = format!("sysctl vm.nr_hugepages={}    # {note}", mib / 2);
+    let pages = huge_pages_for(sys, mib);
+    let fix = format!("sysctl vm.nr_hugepages={pages}    # {note}");
     ("DPDK needs huge pages, and none is free".to_owned(), fix)
 }
 
@@ -153,7 +155,7 @@ impl Lack {
     pub(super) fn finding(&self) -> Finding {
         let told = [
             self.what.clone(),
-            "until then nobody can capture on the device by this engine".to_owned(),
+            "until then captures on the device by this engine get an error".to_owned(),
             self.fix.clone(),
         ];
         Finding::new("engine-lacks", Effect::Refuses, &self.place, told)

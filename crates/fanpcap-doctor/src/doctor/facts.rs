@@ -99,7 +99,7 @@ pub(super) fn read(
     };
     let awaited: Vec<String> = now.snapshot.waiting.keys().cloned().collect();
     let mut waiting = now.snapshot.waiting.clone();
-    waiting.retain(|name, _| asked.is_none_or(|asked| asked == name));
+    waiting.retain(|name, _| asked.is_none_or(|asked| device_of(asked) == name));
     let settings = Settings::read(asked, &awaited, index);
     // A default engine applies to every device.
     let unserved = settings.unserved.iter().filter(|_| asked.is_some());
@@ -133,7 +133,7 @@ pub(super) fn read(
 /// Fails if the named device does not exist. If members wait for this device, doctor reports them.
 fn check_exists(asked: Option<&str>, look: &Look) -> Result<()> {
     let asked = asked.filter(|name| !is_no_interface(name));
-    let is_awaited = asked.is_some_and(|name| look.snapshot.waiting.contains_key(name));
+    let is_awaited = asked.is_some_and(|it| look.snapshot.waiting.contains_key(device_of(it)));
     // Whether a device has its poller is a question of the settings.
     match Source::new(asked.map(device_of)) {
         Err(error) if !is_awaited => Err(error),

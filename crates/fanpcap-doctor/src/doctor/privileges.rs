@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use fanpcap_linux::packet::apart;
 use fanpcap_linux::process;
 
 use super::finding::{Effect, Finding, MACHINE};
@@ -14,6 +15,9 @@ pub(super) struct Privileges {
     pub(super) effective: Option<u64>,
     /// The effective user.
     pub(super) user: u32,
+    /// Whether a handle of a poller gets its packet socket: by CAP_NET_RAW, or in namespaces of its
+    /// own.
+    pub(super) has_namespaces: bool,
 }
 
 /// The privileges that handles need in addition to those of packet sockets.
@@ -24,10 +28,13 @@ pub(super) struct Needs {
     /// The settings, or the device's name, ask for an engine whose packets come from a library of
     /// others.
     pub(super) library: bool,
-    /// All handles get their packets from pollers: they need no privilege.
+    /// All handles get their packets from pollers: they need no privilege where a process may make
+    /// namespaces.
     pub(super) nothing: bool,
 }
 
+/// socket(2).
+const SOCK_RAW: i32 = 3;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_BPF: u32 = 39;
@@ -40,9 +47,15 @@ impl Privileges {
         let status = fs::read(root.join("proc/self/status")).unwrap_or_default();
         let status = String::from_utf8_lossy(&status).into_owned();
         let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        Self {
+        let known = Self {
             effective: line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()),
             user: process::effective_user(),
+            has_namespaces: false,
+        };
+        let has_namespaces = known.has(CAP_NET_RAW) || apart::open(SOCK_RAW).is_ok();
+        Self {
+            has_namespaces,
+            ..known
         }
     }
 
@@ -53,7 +66,7 @@ impl Privileges {
 
     /// The finding that a capability is missing.
     pub(super) fn findings(self, needs: Needs) -> Option<Finding> {
-        if needs.nothing {
+        if needs.nothing && self.has_namespaces {
             return None;
         }
         if !self.has(CAP_NET_RAW) {
@@ -116,6 +129,7 @@ mod tests {
         let privileges = Privileges {
             effective: Some(effective),
             user: 1000,
+            has_namespaces: true,
         };
         let found = privileges.findings(needs);
         found.map(|it| (it.name, it.effect))
@@ -145,6 +159,12 @@ mod tests {
             ..library
         };
         assert_eq!(found(0, nothing), None);
+        let without_namespaces = Privileges {
+            effective: Some(0),
+            ..Privileges::default()
+        };
+        let found = without_namespaces.findings(nothing);
+        assert_eq!(found.map(|it| it.name), Some("no-cap-net-raw"));
     }
 
     #[test]

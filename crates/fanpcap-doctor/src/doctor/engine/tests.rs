@@ -38,6 +38,10 @@ fn a_device_of_dpdk_needs_huge_pages_and_a_driver() {
     assert!(huge.starts_with(reserve) && list.starts_with("dpdk-devbind.py --status"));
     let pages = sys.join("kernel/mm/hugepages/hugepages-2048kB");
     fs::create_dir_all(&pages).unwrap();
+    fs::write(pages.join("free_hugepages"), "0\n").unwrap();
+    fs::write(pages.join("nr_hugepages"), "128\n").unwrap();
+    let fix = of_machine(address, &sys).remove(0);
+    assert!(fix.starts_with("sysctl vm.nr_hugepages=178 "), "{fix}");
     fs::write(pages.join("free_hugepages"), "48\n").unwrap();
     let device = sys.join("bus/pci/devices").join(address);
     fs::create_dir_all(&device).unwrap();
