@@ -5,7 +5,7 @@
 mod devices;
 mod doctored;
 mod dpdk;
-mod dpdk_long;
+mod dpdk_frames;
 mod ends;
 mod filtered;
 mod members;
