@@ -257,7 +257,7 @@ fn refused(error: io::Error) -> OpenError {
 
 fn of_packet(error: io::Error) -> OpenError {
     let kind = error.kind();
-    if kind == io::ErrorKind::Unsupported {
+    if kind == io::ErrorKind::Unsupported || error.raw_os_error() == Some(EOPNOTSUPP) {
         return OpenError::NotEthernet;
     }
     if kind != io::ErrorKind::PermissionDenied {
@@ -277,9 +277,8 @@ fn of_afxdp(error: io::Error) -> OpenError {
         },
         (_, Some(EAFNOSUPPORT)) => OpenError::Kernel,
         (_, Some(ENOBUFS)) => OpenError::Locked,
-        (io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput, _) | (_, Some(ERANGE)) => {
-            OpenError::Driver(error)
-        }
+        (io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput, _)
+        | (_, Some(ERANGE | EOPNOTSUPP)) => OpenError::Driver(error),
         _ => refused(error),
     }
 }
@@ -394,6 +393,8 @@ fn ensure_no_foreign(link: &Link) -> Result<(), OpenError> {
 const IFF_LOOPBACK: u32 = 1 << 3;
 const ARPHRD_ETHER: u16 = 1;
 const ERANGE: i32 = 34;
+/// `io::ErrorKind::Unsupported` for newer versions of Rust only.
+const EOPNOTSUPP: i32 = 95;
 const EAFNOSUPPORT: i32 = 97;
 const ENOBUFS: i32 = 105;
 

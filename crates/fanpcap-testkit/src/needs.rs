@@ -2,6 +2,7 @@
 //! and ends.
 
 use std::path::Path;
+use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Result, bail};
@@ -48,4 +49,16 @@ pub fn programs(names: &[&str]) -> bool {
         println!("SKIP: no {name} here");
     }
     absent.is_none()
+}
+
+/// Checks that processes may make user namespaces, which they may not in a chroot(2). If not, this
+/// function prints SKIP.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn user_namespaces() -> bool {
+    let made = Command::new("unshare").args(["--user", "true"]).output();
+    let is_made = made.is_ok_and(|it| it.status.success());
+    if !is_made {
+        println!("SKIP: no user namespaces here");
+    }
+    is_made
 }

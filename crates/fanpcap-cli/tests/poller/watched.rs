@@ -7,9 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::packet::apart;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, traffic};
+use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, needs, traffic};
 use serde_json::Value;
 
 use crate::running::{self, Poller, within};
@@ -345,8 +344,7 @@ fn users_see_their_own_groups_and_root_sees_all() -> Result<()> {
         Veth::new(NEAR, FAR, 1)?;
         let _poller = Poller::start(&format!("packet:{FAR} --socket-group {NOBODY}"), 1)?;
         let _roots = running::Member::enter("packet")?;
-        if let Err(error) = apart::open(3) {
-            println!("SKIP: no user namespaces: {error}");
+        if !needs::user_namespaces() {
             return Ok(());
         }
         let scratch = Scratch::new()?;

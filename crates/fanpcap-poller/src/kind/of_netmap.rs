@@ -1,6 +1,6 @@
 //! How a device is opened by netmap, and what its errors mean.
 
-use super::{OpenError, Opened, ensure_few, ensure_receives, refused};
+use super::{EOPNOTSUPP, OpenError, Opened, ensure_few, ensure_receives, refused};
 use crate::netmap;
 use crate::source::Source;
 use fanpcap_linux::netlink::link::Link;
@@ -54,7 +54,8 @@ fn told(device: &str, error: io::Error) -> OpenError {
             "netmap has no memory for the rings of {device}: load its module with larger \
              parameters buf_num and ring_num"
         ),
-        (io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported, _) | (_, Some(ENOTTY)) => {
+        (io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported, _)
+        | (_, Some(ENOTTY | EOPNOTSUPP)) => {
             format!(
                 "netmap does not serve {device} ({error}): its module must have version 14 of \
                  netmap's interface, and buffers for the device's MTU ('echo 9216 > \

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::packet::apart;
 use fanpcap_netns::poller::Poller;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Capture, Member, Program};
+use fanpcap_testkit::{Capture, Member, Program, needs};
 
 /// Flows and how many packets of each a copy has got.
 type Flows = BTreeMap<String, usize>;
@@ -224,8 +223,7 @@ fn copies_share(wire: &Wire, engine: &str) -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn applications_of_user_nobody_share_the_packets() -> Result<()> {
-    if let Err(error) = apart::open(3) {
-        println!("SKIP: no user namespaces: {error}");
+    if !needs::user_namespaces() {
         return Ok(());
     }
     let is_here = |it: &&Subject| Command::new(it.name).arg("-h").output().is_ok();

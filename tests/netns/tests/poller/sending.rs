@@ -4,10 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::packet::apart;
 use fanpcap_netns::{FAR_DEVICE, Wire, on_wire};
-use fanpcap_testkit::Program;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::{Program, needs};
 
 use crate::scene::{Poller, tcpdump};
 
@@ -41,8 +40,7 @@ fn on_poller(
     test: impl Fn(&Wire, &Poller) -> Result<()> + Send + Sync,
 ) -> Result<()> {
     on_wire(1, |wire| {
-        if let Err(error) = apart::open(3) {
-            println!("SKIP: no user namespaces: {error}");
+        if !needs::user_namespaces() {
             return Ok(());
         }
         let poller = start(engine)?;

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use fanpcap_linux::packet::apart;
 use fanpcap_netns::{DEVICE, Wire, ensure_each_once, on_wire};
-use fanpcap_testkit::{Member, Program, Scratch, netns, traffic};
+use fanpcap_testkit::{Member, Program, Scratch, needs, netns, traffic};
 
 use crate::scene::Poller;
 
@@ -28,16 +27,6 @@ fn tcpdump(count: usize) -> Result<Program> {
     Ok(program.args(["-c", &count.to_string()]))
 }
 
-fn has_user_namespaces() -> bool {
-    match apart::open(3) {
-        Ok(_) => true,
-        Err(error) => {
-            println!("SKIP: no user namespaces: {error}");
-            false
-        }
-    }
-}
-
 fn send(wire: &Wire, count: u64) -> Result<()> {
     wire.send_as_tap(&traffic::frames(1, &traffic::flows(1, 20), 0..count)?)
 }
@@ -47,7 +36,7 @@ fn send(wire: &Wire, count: u64) -> Result<()> {
 fn a_user_without_privileges_captures_alone_and_in_a_group() -> Result<()> {
     on_wire(1, |wire| {
         let poller = Poller::start("packet")?;
-        if !has_user_namespaces() {
+        if !needs::user_namespaces() {
             return Ok(());
         }
         fs::set_permissions(poller.path()?, Permissions::from_mode(0o666))?;
@@ -69,7 +58,7 @@ fn a_user_without_privileges_captures_alone_and_in_a_group() -> Result<()> {
 fn a_user_without_access_to_the_socket_is_told() -> Result<()> {
     on_wire(1, |wire| {
         let _poller = Poller::start("packet")?;
-        if !has_user_namespaces() {
+        if !needs::user_namespaces() {
             return Ok(());
         }
         let ended = tcpdump(1)?.run(&wire.scratch)?;
@@ -134,7 +123,7 @@ fn a_member_in_another_namespace_captures_on_a_device_that_is_not_there() -> Res
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_captures_where_the_loopback_device_is_down() -> Result<()> {
-    if !has_user_namespaces() {
+    if !needs::user_namespaces() {
         return Ok(());
     }
     captures_from_elsewhere("low", |_, is_started| match is_started {
@@ -173,7 +162,7 @@ fn a_member_in_a_chroot_captures_where_the_loopback_device_is_down() -> Result<(
 fn a_container_in_a_user_namespace_is_told_that_it_trusts_no_poller() -> Result<()> {
     on_wire(1, |wire| {
         let _poller = Poller::start("packet")?;
-        if !has_user_namespaces() {
+        if !needs::user_namespaces() {
             return Ok(());
         }
         let container = [
