@@ -13,8 +13,8 @@ use crate::{stage, tree};
 use lanes::{Done, Job, What};
 use tiers::{LONG_TIERS, TIERS, Tier, Work};
 
-/// Part of the names of tests that only `make test-long` runs: the tests in modules named `long`. No
-/// other module may have a name with this end.
+/// Part of the names of tests that only `make test-long` runs: the tests in modules named `long`.
+/// No other module may have a name with this end.
 const LONG: &str = "long::";
 
 /// Runs the tiers with these names, or all tiers, without the long tests.
