@@ -79,3 +79,20 @@ fn run_compiler(source: &Path, program: &Path) -> Result<()> {
     );
     Ok(())
 }
+
+/// Checks that users without capabilities can load our library, which may be where only root can
+/// read it. If not, this function prints SKIP.
+///
+/// # Errors
+/// The library isn't staged.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn is_for_all_users() -> Result<bool> {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let mut test = Command::new("setpriv");
+    test.args(nobody).args(["test", "-r"]).arg(library_dir()?);
+    let is_readable = test.output()?.status.success();
+    if !is_readable {
+        println!("SKIP: another user can't read our library");
+    }
+    Ok(is_readable)
+}

@@ -18,20 +18,20 @@ fn ask_all(scratch: &Scratch, devices: &[&str]) -> Result<BTreeMap<String, Value
         "{}wait",
         devices.iter().map(ask).collect::<String>()
     ))?;
-    let told = |device: &&str| {
+    let answer = |device: &&str| {
         let said = fs::read_to_string(file(device))?;
-        let told: Value =
+        let answer: Value =
             serde_json::from_str(&said).with_context(|| format!("{device}: {said}"))?;
-        ensure!(told["device"] == *device, "{said}");
-        Ok(((*device).to_owned(), told))
+        ensure!(answer["device"] == *device, "{said}");
+        Ok(((*device).to_owned(), answer))
     };
-    devices.iter().map(told).collect()
+    devices.iter().map(answer).collect()
 }
 
 /// The fixes of the findings with this name about the device.
-fn fixes<'a>(told: &'a Value, name: &str) -> Vec<&'a str> {
-    let findings = told["findings"].as_array().into_iter().flatten();
-    let found = findings.filter(|it| it["name"] == name && it["place"] == told["device"]);
+fn fixes<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
+    let findings = answer["findings"].as_array().into_iter().flatten();
+    let found = findings.filter(|it| it["name"] == name && it["place"] == answer["device"]);
     found.filter_map(|it| it["fix"].as_str()).collect()
 }
 
@@ -62,23 +62,26 @@ fn each_engines_name_of_a_device_gets_an_answer() -> Result<()> {
         ),
     ];
     within(|scratch| {
-        let told = ask_all(scratch, &expected.map(|it| it.0))?;
+        let answers = ask_all(scratch, &expected.map(|it| it.0))?;
         for (device, needs_poller, lack) in expected {
-            let told = &told[device];
+            let answer = &answers[device];
             let poller = format!("fanpcap poller {device}    # as root");
             let pollers = needs_poller.then_some(poller.as_str());
-            ensure!(fixes(told, "no-poller").into_iter().eq(pollers), "{told}");
-            let lacks = fixes(told, "engine-lacks");
+            ensure!(
+                fixes(answer, "no-poller").into_iter().eq(pollers),
+                "{answer}"
+            );
+            let lacks = fixes(answer, "engine-lacks");
             let first = lacks.first().copied();
-            ensure!(first.is_some() == lack.is_some(), "{told}");
+            ensure!(first.is_some() == lack.is_some(), "{answer}");
             ensure!(
                 first
                     .unwrap_or_default()
                     .starts_with(lack.unwrap_or_default()),
-                "{told}"
+                "{answer}"
             );
         }
-        let of_pci = fixes(&told["dpdk:ffff:1f:1f.7"], "engine-lacks");
+        let of_pci = fixes(&answers["dpdk:ffff:1f:1f.7"], "engine-lacks");
         let is_list = |fix: &&str| fix.starts_with("dpdk-devbind.py --status");
         ensure!(of_pci.iter().any(is_list), "{of_pci:?}");
         Ok(())
